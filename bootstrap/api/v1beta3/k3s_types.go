@@ -1,0 +1,228 @@
+package v1beta3
+
+import apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+
+// ExtraConfig holds settings of K3s' config.yaml that have no field of their own, keyed as in config.yaml
+// (for example "pause-image"). Keys that the operator owns, such as token, server or cluster-init, and keys that
+// have a field of their own, are refused.
+// +kubebuilder:validation:MaxProperties=100
+type ExtraConfig map[string]apiextensionsv1.JSON
+
+// ServerConfig configures the K3s server. A field's comment names the key of K3s' config.yaml.
+type ServerConfig struct {
+	// kubeAPIServerArg are flags of kube-apiserver as name=value (kube-apiserver-arg).
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=4096
+	KubeAPIServerArg []string `json:"kubeAPIServerArg,omitempty"`
+
+	// kubeControllerManagerArgs are flags of kube-controller-manager as name=value
+	// (kube-controller-manager-arg).
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=4096
+	KubeControllerManagerArgs []string `json:"kubeControllerManagerArgs,omitempty"`
+
+	// kubeSchedulerArgs are flags of kube-scheduler as name=value (kube-scheduler-arg).
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=4096
+	KubeSchedulerArgs []string `json:"kubeSchedulerArgs,omitempty"`
+
+	// etcdArgs are flags of the embedded etcd as name=value (etcd-arg).
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=4096
+	EtcdArgs []string `json:"etcdArgs,omitempty"`
+
+	// tlsSan are further names and addresses of the server's certificate (tls-san). The control plane endpoint
+	// is always among them.
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=253
+	TLSSan []string `json:"tlsSan,omitempty"`
+
+	// bindAddress is the address K3s listens on (bind-address). Defaults to 0.0.0.0.
+	// +optional
+	// +kubebuilder:validation:MinLength=2
+	// +kubebuilder:validation:MaxLength=45
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="must be an IP address, for example 0.0.0.0"
+	BindAddress string `json:"bindAddress,omitempty"`
+
+	// httpsListenPort is the port of the supervisor and the kube-apiserver (https-listen-port). Defaults to 6443.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	HTTPSListenPort int32 `json:"httpsListenPort,omitempty"`
+
+	// advertiseAddress is the address kube-apiserver advertises (advertise-address).
+	// +optional
+	// +kubebuilder:validation:MinLength=2
+	// +kubebuilder:validation:MaxLength=45
+	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="must be an IP address"
+	AdvertiseAddress string `json:"advertiseAddress,omitempty"`
+
+	// advertisePort is the port kube-apiserver advertises (advertise-port). Defaults to httpsListenPort.
+	// +optional
+	// +kubebuilder:validation:Minimum=1
+	// +kubebuilder:validation:Maximum=65535
+	AdvertisePort int32 `json:"advertisePort,omitempty"`
+
+	// clusterCidr are the CIDRs of pods, one per IP family (cluster-cidr). Immutable.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:items:MaxLength=49
+	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="each entry must be a CIDR, for example 10.42.0.0/16"
+	ClusterCidr []string `json:"clusterCidr,omitempty"`
+
+	// serviceCidr are the CIDRs of Services, one per IP family (service-cidr). Immutable.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:items:MaxLength=49
+	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="each entry must be a CIDR, for example 10.43.0.0/16"
+	ServiceCidr []string `json:"serviceCidr,omitempty"`
+
+	// clusterDNS are the addresses of the DNS Service, within serviceCidr (cluster-dns). Immutable.
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MinItems=1
+	// +kubebuilder:validation:MaxItems=2
+	// +kubebuilder:validation:items:MaxLength=45
+	// +kubebuilder:validation:XValidation:rule="self.all(a, isIP(a))",message="each entry must be an IP address, for example 10.43.0.10"
+	ClusterDNS []string `json:"clusterDNS,omitempty"`
+
+	// clusterDomain is the DNS domain of the cluster (cluster-domain). Immutable. Defaults to cluster.local.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	ClusterDomain string `json:"clusterDomain,omitempty"`
+
+	// flannelBackend selects the network backend (flannel-backend). Immutable. Defaults to vxlan.
+	// +optional
+	// +kubebuilder:validation:Enum=none;vxlan;host-gw;wireguard-native
+	FlannelBackend string `json:"flannelBackend,omitempty"`
+
+	// flannelIPv6Masq masquerades IPv6 traffic of pods (flannel-ipv6-masq). Immutable.
+	// +optional
+	FlannelIPv6Masq *bool `json:"flannelIPv6Masq,omitempty"`
+
+	// flannelExternalIP uses the nodes' external addresses for pod traffic (flannel-external-ip). Immutable.
+	// +optional
+	FlannelExternalIP *bool `json:"flannelExternalIP,omitempty"`
+
+	// egressSelectorMode says how kube-apiserver reaches nodes and pods (egress-selector-mode). Immutable.
+	// Defaults to agent.
+	// +optional
+	// +kubebuilder:validation:Enum=agent;cluster;pod;disabled
+	EgressSelectorMode string `json:"egressSelectorMode,omitempty"`
+
+	// secretsEncryption encrypts Secrets at rest (secrets-encryption). Immutable.
+	// +optional
+	SecretsEncryption *bool `json:"secretsEncryption,omitempty"`
+
+	// secretsEncryptionProvider selects the cipher (secrets-encryption-provider). Immutable. Defaults to aescbc.
+	// +optional
+	// +kubebuilder:validation:Enum=aescbc;secretbox
+	SecretsEncryptionProvider string `json:"secretsEncryptionProvider,omitempty"`
+
+	// embeddedRegistry serves images from node to node (embedded-registry). Immutable.
+	// +optional
+	EmbeddedRegistry *bool `json:"embeddedRegistry,omitempty"`
+
+	// supervisorMetrics serves K3s' own metrics (supervisor-metrics). Immutable.
+	// +optional
+	SupervisorMetrics *bool `json:"supervisorMetrics,omitempty"`
+
+	// disableComponents are packaged components that are not deployed (disable).
+	// +optional
+	// +listType=set
+	// +kubebuilder:validation:MaxItems=20
+	// +kubebuilder:validation:items:MinLength=1
+	// +kubebuilder:validation:items:MaxLength=63
+	DisableComponents []string `json:"disableComponents,omitempty"`
+
+	// disableCloudController switches off K3s' own cloud controller (disable-cloud-controller). Immutable.
+	// Defaults to true: K3s' controller sets a provider id that no infrastructure provider knows.
+	// +optional
+	DisableCloudController *bool `json:"disableCloudController,omitempty"`
+
+	// disableNetworkPolicy switches off K3s' network policy controller (disable-network-policy). Immutable.
+	// +optional
+	DisableNetworkPolicy *bool `json:"disableNetworkPolicy,omitempty"`
+
+	// disableHelmController switches off K3s' Helm controller (disable-helm-controller). Immutable.
+	// +optional
+	DisableHelmController *bool `json:"disableHelmController,omitempty"`
+
+	// disableKubeProxy switches off kube-proxy (disable-kube-proxy).
+	// +optional
+	DisableKubeProxy *bool `json:"disableKubeProxy,omitempty"`
+
+	// systemDefaultRegistry is the registry of all system images (system-default-registry).
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	SystemDefaultRegistry string `json:"systemDefaultRegistry,omitempty"`
+
+	// extraConfig holds any other setting of a K3s server, keyed as in config.yaml.
+	// +optional
+	ExtraConfig ExtraConfig `json:"extraConfig,omitempty"`
+}
+
+// AgentConfig configures the node part of K3s. A field's comment names the key of K3s' config.yaml.
+type AgentConfig struct {
+	// nodeName is the name of the Node (node-name). Defaults to the host's name.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=253
+	NodeName string `json:"nodeName,omitempty"`
+
+	// nodeLabels are labels of the Node at registration as key=value (node-label).
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=512
+	NodeLabels []string `json:"nodeLabels,omitempty"`
+
+	// nodeTaints are taints of the Node at registration as key=value:effect (node-taint).
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=100
+	// +kubebuilder:validation:items:MaxLength=512
+	NodeTaints []string `json:"nodeTaints,omitempty"`
+
+	// kubeletArgs are flags of the kubelet as name=value (kubelet-arg).
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=4096
+	KubeletArgs []string `json:"kubeletArgs,omitempty"`
+
+	// kubeProxyArgs are flags of kube-proxy as name=value (kube-proxy-arg).
+	// +optional
+	// +listType=atomic
+	// +kubebuilder:validation:MaxItems=256
+	// +kubebuilder:validation:items:MaxLength=4096
+	KubeProxyArgs []string `json:"kubeProxyArgs,omitempty"`
+
+	// privateRegistry is the path of the registries file on the machine (private-registry).
+	// Defaults to /etc/rancher/k3s/registries.yaml.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=512
+	PrivateRegistry string `json:"privateRegistry,omitempty"`
+
+	// extraConfig holds any other setting that a K3s agent knows, keyed as in config.yaml.
+	// +optional
+	ExtraConfig ExtraConfig `json:"extraConfig,omitempty"`
+}
