@@ -1,0 +1,23 @@
+#!/usr/bin/env bash
+# Generates in a copy of the working tree and compares, so that the tree itself
+# stays as it is, with whatever is uncommitted in it.
+set -euo pipefail
+
+copy=$(mktemp -d)
+trap 'rm -rf "$copy"' EXIT
+
+git ls-files -z --cached --others --exclude-standard |
+	while IFS= read -r -d '' file; do [ ! -e "$file" ] || printf '%s\0' "$file"; done |
+	tar --create --null --files-from=- | tar --extract --directory "$copy"
+
+# Gone from the copy first, so that a file that nothing generates any more shows.
+generated='config/crd/bases config/rbac/generated'
+for folder in $generated; do rm -rf "${copy:?}/$folder"; done
+make -C "$copy" --no-print-directory generate >/dev/null
+
+drift=0
+for path in $generated bootstrap controlplane test/sandbox; do
+	[ -e "$path" ] || [ -e "$copy/$path" ] || continue
+	git --no-pager diff --no-index --stat --patch -- "$path" "$copy/$path" || drift=1
+done
+[ "$drift" = 0 ] || { echo 'generated files differ: run "make generate" and commit the result' >&2; exit 1; }
