@@ -1,0 +1,170 @@
+package k3s
+
+import (
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/utils/ptr"
+	"sigs.k8s.io/yaml"
+
+	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
+)
+
+var testEndpoint = Endpoint{Host: "cp.example.com", Port: 6443}
+
+func TestServerConfig_FirstServer(t *testing.T) {
+	c, err := ServerConfig(Server{Init: true, Endpoint: testEndpoint, Token: "t", AgentToken: "a"}, &bootstrapv1.KThreesConfigSpec{})
+	require.NoError(t, err)
+	require.Equal(t, Config{
+		"cluster-init":             true,
+		"token":                    "t",
+		"agent-token":              "a",
+		"tls-san":                  []string{"cp.example.com"},
+		"disable-cloud-controller": true,
+	}, c)
+}
+
+func TestServerConfig_JoiningServer(t *testing.T) {
+	spec := &bootstrapv1.KThreesConfigSpec{
+		ServerConfig: bootstrapv1.ServerConfig{
+			TLSSan:                 []string{"other", "cp.example.com"},
+			HTTPSListenPort:        7443,
+			DisableCloudController: ptr.To(false),
+			FlannelIPv6Masq:        ptr.To(true),
+			KubeAPIServerArg:       []string{"v=4"},
+			ExtraConfig: extra(map[string]string{
+				"pause-image": `"server's"`, "service-node-port-range": `"30000-31000"`, "etcd-snapshot-retention": `"7"`, "unknown-flag": `1.50`,
+			}),
+		},
+		AgentConfig: bootstrapv1.AgentConfig{
+			NodeName:    "n1",
+			ExtraConfig: extra(map[string]string{"pause-image": `"agent's"`, "node-ip": `"10.0.0.1"`, "selinux": `true`, "snapshotter": "null"}),
+		},
+	}
+	c, err := ServerConfig(Server{Endpoint: Endpoint{Host: "fd12::250", Port: 443}, Token: "t"}, spec)
+	require.NoError(t, err)
+	require.Equal(t, Config{
+		"server":                   "https://[fd12::250]:443",
+		"token":                    "t",
+		"tls-san":                  []string{"other", "cp.example.com", "fd12::250"},
+		"disable-cloud-controller": false,
+		"flannel-ipv6-masq":        true,
+		"https-listen-port":        int64(7443),
+		"kube-apiserver-arg":       []string{"v=4"},
+		"pause-image":              "server's",
+		"service-node-port-range":  "30000-31000",
+		"etcd-snapshot-retention":  int64(7),
+		"unknown-flag":             "1.50",
+		"node-name":                "n1",
+		"node-ip":                  []string{"10.0.0.1"},
+		"selinux":                  true,
+	}, c)
+	require.Equal(t, []string{"other", "cp.example.com"}, spec.ServerConfig.TLSSan, "the spec stays as it was")
+}
+
+func TestAgentConfig_HoldsOnlyWhatAnAgentKnows(t *testing.T) {
+	c, err := AgentConfig(Agent{Endpoint: testEndpoint, Token: "t", Taints: []string{"new:NoSchedule"}}, everySetting())
+	require.NoError(t, err)
+	for key := range c {
+		_, known := AgentKey(key)
+		require.True(t, known, key)
+	}
+	require.Equal(t, []string{"mine:NoExecute", "new:NoSchedule"}, c["node-taint"])
+	require.Equal(t, "https://cp.example.com:6443", c["server"])
+	require.Equal(t, "t", c["token"])
+}
+
+func TestServerConfig_HoldsOnlyWhatAServerKnows(t *testing.T) {
+	c, err := ServerConfig(Server{Endpoint: testEndpoint, Token: "t", AgentToken: "a"}, everySetting())
+	require.NoError(t, err)
+	for key := range c {
+		_, known := ServerKey(key)
+		require.True(t, known, key)
+	}
+}
+
+func TestExtraConfig_RefusesWithAWordOnWhatToDo(t *testing.T) {
+	tests := map[string]struct {
+		server, agent map[string]string
+		want          string
+	}{
+		"operator's":             {server: map[string]string{"token": `"secret"`}, want: "serverConfig.extraConfig: token is decided by the operator; remove it"},
+		"operator's on an agent": {agent: map[string]string{"cluster-init": `true`}, want: "agentConfig.extraConfig: cluster-init is decided by the operator; remove it"},
+		"short form":             {server: map[string]string{"t": `"secret"`}, want: "serverConfig.extraConfig: write token in place of its short form t"},
+		"has a field":            {server: map[string]string{"tls-san": `"a"`}, want: "serverConfig.extraConfig: tls-san has a field of its own: use serverConfig.tlsSan"},
+		"has a field, on agent":  {agent: map[string]string{"node-label": `"a"`}, want: "agentConfig.extraConfig: node-label has a field of its own: use agentConfig.nodeLabels"},
+		"server's on an agent":   {agent: map[string]string{"etcd-s3": `true`}, want: "agentConfig.extraConfig: an agent doesn't know etcd-s3; set it in serverConfig.extraConfig"},
+		"agent's on a server":    {server: map[string]string{"disable-apiserver-lb": `true`}, want: "serverConfig.extraConfig: a server doesn't know disable-apiserver-lb"},
+		"appending form":         {server: map[string]string{"token+": `"secret"`}, want: `serverConfig.extraConfig: "token+" isn't a key of config.yaml: write it in lower case, without leading dashes or a plus sign`},
+		"flag form":              {agent: map[string]string{"--token": `"secret"`}, want: `agentConfig.extraConfig: "--token" isn't a key of config.yaml: write it in lower case, without leading dashes or a plus sign`},
+		"not a bool":             {server: map[string]string{"etcd-s3": `"perhaps"`}, want: "serverConfig.extraConfig: the value of etcd-s3 must be true or false"},
+		"not a number":           {server: map[string]string{"etcd-snapshot-retention": `1.5`}, want: "serverConfig.extraConfig: the value of etcd-snapshot-retention must be a whole number"},
+		"not a duration":         {server: map[string]string{"etcd-s3-timeout": `5`}, want: "serverConfig.extraConfig: the value of etcd-s3-timeout must be a duration, for example 5m"},
+		"list for a string":      {server: map[string]string{"pause-image": `["a"]`}, want: "serverConfig.extraConfig: the value of pause-image must be of type string, not a list"},
+		"object":                 {server: map[string]string{"pause-image": `{"a":1}`}, want: "serverConfig.extraConfig: the value of pause-image must be a string, a number, true, false or a list of these"},
+		"list of lists":          {server: map[string]string{"node-ip": `[["a"]]`}, want: "serverConfig.extraConfig: the value of node-ip must be a string, a number, true, false or a list of these"},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			spec := &bootstrapv1.KThreesConfigSpec{
+				ServerConfig: bootstrapv1.ServerConfig{ExtraConfig: extra(tt.server)},
+				AgentConfig:  bootstrapv1.AgentConfig{ExtraConfig: extra(tt.agent)},
+			}
+			_, err := ServerConfig(Server{Endpoint: testEndpoint}, spec)
+			require.EqualError(t, err, tt.want)
+			if tt.agent != nil {
+				_, err = AgentConfig(Agent{Endpoint: testEndpoint}, spec)
+				require.EqualError(t, err, tt.want)
+			}
+		})
+	}
+}
+
+// Values that YAML takes for something else unless they are quoted.
+func TestConfigYAML_KeepsStrings(t *testing.T) {
+	for _, value := range []string{
+		"0123", "1_000", "0x1f", "on", "y", "~", "null", "12345678901234567890123456789012", "abc #d", "1:30", " a ", "a: b",
+		"- a", "", "'", `"`, `\`, "é🙂", "a\nb\n", "\t", "{{ ds.meta_data.hostname }}", strings.Repeat("long text ", 40),
+	} {
+		encoded, err := Config{"s": value, "l": []string{value}, "b": true, "i": int64(6443)}.YAML()
+		require.NoError(t, err)
+		var decoded map[string]any
+		require.NoError(t, yaml.Unmarshal(encoded, &decoded))
+		require.Equal(t, map[string]any{"s": value, "l": []any{value}, "b": true, "i": float64(6443)}, decoded, string(encoded))
+	}
+}
+
+func TestConfig_DataDir(t *testing.T) {
+	require.Equal(t, DefaultDataDir, Config{}.DataDir())
+	require.Equal(t, "/data", Config{"data-dir": "/data"}.DataDir())
+}
+
+func everySetting() *bootstrapv1.KThreesConfigSpec {
+	yes, list := ptr.To(true), []string{"mine:NoExecute"}
+	spec := &bootstrapv1.KThreesConfigSpec{
+		ServerConfig: bootstrapv1.ServerConfig{
+			KubeAPIServerArg: list, KubeControllerManagerArgs: list, KubeSchedulerArgs: list, EtcdArgs: list, TLSSan: list,
+			BindAddress: "::", HTTPSListenPort: 1, AdvertiseAddress: "::", AdvertisePort: 1, ClusterCidr: list, ServiceCidr: list,
+			ClusterDNS: list, ClusterDomain: "d", FlannelBackend: "none", FlannelIPv6Masq: yes, FlannelExternalIP: yes,
+			EgressSelectorMode: "pod", SecretsEncryption: yes, SecretsEncryptionProvider: "aescbc", EmbeddedRegistry: yes,
+			SupervisorMetrics: yes, DisableComponents: list, DisableCloudController: yes, DisableNetworkPolicy: yes,
+			DisableHelmController: yes, DisableKubeProxy: yes, SystemDefaultRegistry: "r",
+			ExtraConfig: extra(map[string]string{"etcd-s3": "true"}),
+		},
+		AgentConfig: bootstrapv1.AgentConfig{
+			NodeName: "n", NodeLabels: list, NodeTaints: list, KubeletArgs: list, KubeProxyArgs: list, PrivateRegistry: "/r",
+			ExtraConfig: extra(map[string]string{"selinux": "true"}),
+		},
+	}
+	return spec
+}
+
+func extra(values map[string]string) bootstrapv1.ExtraConfig {
+	config := bootstrapv1.ExtraConfig{}
+	for key, value := range values {
+		config[key] = apiextensionsv1.JSON{Raw: []byte(value)}
+	}
+	return config
+}
