@@ -213,15 +213,18 @@ func processesNaming(t *testing.T, word string) []string {
 	return found
 }
 
+// emptyUserData boots a machine that does nothing.
+const emptyUserData = "#cloud-config\nruncmd:\n- mkdir -p /run/cluster-api && touch /run/cluster-api/bootstrap-success.complete\n"
+
 func TestMachine_InstallFails(t *testing.T) {
+	m := boot(t.Context(), t, newHost(t), "empty", emptyUserData)
 	for name, tc := range map[string]struct{ environment, want string }{
-		"unknown-version": {"INSTALL_K3S_VERSION=v9.9.9+k3s1", "curl: (22) The requested URL returned error: 404\n[ERROR]  Download failed"},
-		"no-binary":       {"INSTALL_K3S_SKIP_DOWNLOAD=true", "[ERROR]  Executable k3s binary not found at /usr/local/bin/k3s"},
-		"no-token":        {"K3S_URL=https://x:6443 INSTALL_K3S_VERSION=v1.36.3+k3s1", "[ERROR]  Defaulted k3s exec command to 'agent'"},
-		"plain-http":      {"K3S_URL=http://x:6443 K3S_TOKEN=x INSTALL_K3S_VERSION=v1.36.3+k3s1", "[ERROR]  Only https:// URLs are supported for K3S_URL"},
+		"unknown version": {"INSTALL_K3S_VERSION=v9.9.9+k3s1", "curl: (22) The requested URL returned error: 404\n[ERROR]  Download failed"},
+		"no binary":       {"INSTALL_K3S_SKIP_DOWNLOAD=true", "[ERROR]  Executable k3s binary not found at /usr/local/bin/k3s"},
+		"no token":        {"K3S_URL=https://x:6443 INSTALL_K3S_VERSION=v1.36.3+k3s1", "[ERROR]  Defaulted k3s exec command to 'agent'"},
+		"plain http":      {"K3S_URL=http://x:6443 K3S_TOKEN=x INSTALL_K3S_VERSION=v1.36.3+k3s1", "[ERROR]  Only https:// URLs are supported for K3S_URL"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			m := boot(t.Context(), t, newHost(t), name, "#cloud-config\nruncmd:\n- mkdir -p /run/cluster-api && touch /run/cluster-api/bootstrap-success.complete\n")
 			out, err := m.Exec(t.Context(), "sh", "-c", "curl -sfL https://get.k3s.io | "+tc.environment+" sh -")
 			require.Error(t, err)
 			require.Contains(t, out, tc.want)
@@ -230,7 +233,7 @@ func TestMachine_InstallFails(t *testing.T) {
 }
 
 func TestMachine_InstallCapturesEnvironmentAndArguments(t *testing.T) {
-	m := boot(t.Context(), t, newHost(t), "agent", "#cloud-config\nruncmd:\n- mkdir -p /run/cluster-api && touch /run/cluster-api/bootstrap-success.complete\n")
+	m := boot(t.Context(), t, newHost(t), "agent", emptyUserData)
 	_, err := m.Exec(t.Context(), "sh", "-c", "curl -sfL https://get.k3s.io | K3S_URL=https://x:6443 K3S_TOKEN='a b' "+
 		"INSTALL_K3S_VERSION=v1.36.3+k3s1 INSTALL_K3S_EXEC='agent --node-label a=b' sh -s - --flag \"it's two\"")
 	require.NoError(t, err)
