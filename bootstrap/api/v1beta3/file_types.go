@@ -19,11 +19,13 @@ const (
 // +kubebuilder:validation:XValidation:rule="!(has(self.content) && has(self.contentFrom))",message="set either content or contentFrom, not both"
 // +kubebuilder:validation:XValidation:rule="!has(self.content) || !has(self.encoding) || self.encoding != 'gzip'",message="inline content can't hold raw gzip bytes; use encoding gzip+base64"
 type File struct {
-	// path is the absolute path of the file.
+	// path is the absolute path of the file; no two files have the same.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=512
 	// +kubebuilder:validation:XValidation:rule="self.startsWith('/')",message="path must be absolute: start it with a slash"
+	// +kubebuilder:validation:XValidation:rule="!self.endsWith('/') && !self.contains('//') && !(self + '/').contains('/./') && !(self + '/').contains('/../')",message="path must be that of a file, without //, /./, /../ or a slash at the end"
+	// +kubebuilder:validation:XValidation:rule="self != '/etc/rancher/k3s/config.yaml'",message="the operator writes this file: put settings into serverConfig, agentConfig or their extraConfig"
 	Path string `json:"path,omitempty"`
 
 	// owner of the file as user:group, for example root:root, which is the default.

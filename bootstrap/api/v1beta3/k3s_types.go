@@ -8,7 +8,11 @@ import apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1
 // +kubebuilder:validation:MaxProperties=100
 type ExtraConfig map[string]apiextensionsv1.JSON
 
-// ServerConfig configures the K3s server. A field's comment names the key of K3s' config.yaml.
+// ServerConfig configures the K3s server. A field's comment names the key of K3s' config.yaml. Immutable fields may
+// be set to K3s' default when they were absent, and the other way round.
+// +kubebuilder:validation:XValidation:rule="!((!has(self.clusterCidr) || self.clusterCidr.all(c, isCIDR(c))) && (!has(self.serviceCidr) || self.serviceCidr.all(c, isCIDR(c)))) || (has(self.clusterCidr) && has(self.serviceCidr) ? self.clusterCidr.map(c, cidr(c).ip().family()) == self.serviceCidr.map(c, cidr(c).ip().family()) : (!has(self.clusterCidr) || self.clusterCidr.size() < 2) && (!has(self.serviceCidr) || self.serviceCidr.size() < 2))",message="clusterCidr and serviceCidr must have the same IP families in the same order: set both for dual-stack"
+// +kubebuilder:validation:XValidation:rule="!((!has(self.clusterCidr) || self.clusterCidr.all(c, isCIDR(c))) && (!has(self.serviceCidr) || self.serviceCidr.all(c, isCIDR(c)))) || !(has(self.clusterCidr) ? self.clusterCidr : ['10.42.0.0/16']).exists(p, (has(self.serviceCidr) ? self.serviceCidr : ['10.43.0.0/16']).exists(s, cidr(p).containsCIDR(s) || cidr(s).containsCIDR(p)))",message="clusterCidr and serviceCidr must not overlap; their defaults are 10.42.0.0/16 and 10.43.0.0/16"
+// +kubebuilder:validation:XValidation:rule="!has(self.clusterDNS) || !self.clusterDNS.all(a, isIP(a)) || !(!has(self.serviceCidr) || self.serviceCidr.all(c, isCIDR(c))) || self.clusterDNS.all(a, (has(self.serviceCidr) ? self.serviceCidr : ['10.43.0.0/16', 'fd00:43::/112']).exists(c, cidr(c).containsIP(a)))",message="clusterDNS must be within serviceCidr, whose default is 10.43.0.0/16"
 type ServerConfig struct {
 	// kubeAPIServerArg are flags of kube-apiserver as name=value (kube-apiserver-arg).
 	// +optional
@@ -51,8 +55,8 @@ type ServerConfig struct {
 	// bindAddress is the address K3s listens on (bind-address). Defaults to 0.0.0.0.
 	// +optional
 	// +kubebuilder:validation:MinLength=2
-	// +kubebuilder:validation:MaxLength=45
-	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="must be an IP address, for example 0.0.0.0"
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="isIP(self) || self.contains('{{')",message="must be an IP address, for example 0.0.0.0, or an expression over the instance data, for example {{ ds.meta_data.local_ipv4 }}"
 	BindAddress string `json:"bindAddress,omitempty"`
 
 	// httpsListenPort is the port of the supervisor and the kube-apiserver (https-listen-port). Defaults to 6443.
@@ -64,8 +68,8 @@ type ServerConfig struct {
 	// advertiseAddress is the address kube-apiserver advertises (advertise-address).
 	// +optional
 	// +kubebuilder:validation:MinLength=2
-	// +kubebuilder:validation:MaxLength=45
-	// +kubebuilder:validation:XValidation:rule="isIP(self)",message="must be an IP address"
+	// +kubebuilder:validation:MaxLength=253
+	// +kubebuilder:validation:XValidation:rule="isIP(self) || self.contains('{{')",message="must be an IP address or an expression over the instance data, for example {{ ds.meta_data.local_ipv4 }}"
 	AdvertiseAddress string `json:"advertiseAddress,omitempty"`
 
 	// advertisePort is the port kube-apiserver advertises (advertise-port). Defaults to httpsListenPort.
@@ -81,6 +85,7 @@ type ServerConfig struct {
 	// +kubebuilder:validation:MaxItems=2
 	// +kubebuilder:validation:items:MaxLength=49
 	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="each entry must be a CIDR, for example 10.42.0.0/16"
+	// +kubebuilder:validation:XValidation:rule="self.size() < 2 || !self.all(c, isCIDR(c)) || cidr(self[0]).ip().family() != cidr(self[1]).ip().family()",message="two entries must be of different IP families: one of IPv4 and one of IPv6"
 	ClusterCidr []string `json:"clusterCidr,omitempty"`
 
 	// serviceCidr are the CIDRs of Services, one per IP family (service-cidr). Immutable.
@@ -90,6 +95,7 @@ type ServerConfig struct {
 	// +kubebuilder:validation:MaxItems=2
 	// +kubebuilder:validation:items:MaxLength=49
 	// +kubebuilder:validation:XValidation:rule="self.all(c, isCIDR(c))",message="each entry must be a CIDR, for example 10.43.0.0/16"
+	// +kubebuilder:validation:XValidation:rule="self.size() < 2 || !self.all(c, isCIDR(c)) || cidr(self[0]).ip().family() != cidr(self[1]).ip().family()",message="two entries must be of different IP families: one of IPv4 and one of IPv6"
 	ServiceCidr []string `json:"serviceCidr,omitempty"`
 
 	// clusterDNS are the addresses of the DNS Service, within serviceCidr (cluster-dns). Immutable.
@@ -181,7 +187,8 @@ type ServerConfig struct {
 
 // AgentConfig configures the node part of K3s. A field's comment names the key of K3s' config.yaml.
 type AgentConfig struct {
-	// nodeName is the name of the Node (node-name). Defaults to the host's name.
+	// nodeName is the name of the Node (node-name). Defaults to the host's name. Where several machines are made
+	// from it, it must be an expression over the instance data, for example {{ ds.meta_data.local_hostname }}.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
@@ -192,6 +199,7 @@ type AgentConfig struct {
 	// +listType=atomic
 	// +kubebuilder:validation:MaxItems=100
 	// +kubebuilder:validation:items:MaxLength=512
+	// +kubebuilder:validation:XValidation:rule="!self.exists(l, l.startsWith('node-role.kubernetes.io/'))",message="a kubelet may not give itself a role: put the node-role.kubernetes.io label on the Machine, in the metadata of the machine template, and Cluster API keeps it on the Node"
 	NodeLabels []string `json:"nodeLabels,omitempty"`
 
 	// nodeTaints are taints of the Node at registration as key=value:effect (node-taint).

@@ -145,6 +145,7 @@ type KThreesConfigTemplateSpec struct {
 }
 
 // KThreesConfigTemplateResource is a KThreesConfig without a name.
+// +kubebuilder:validation:XValidation:rule="!has(self.spec) || !has(self.spec.agentConfig) || !has(self.spec.agentConfig.nodeName) || self.spec.agentConfig.nodeName.contains('{{')",message="every machine needs a name of its own: leave nodeName out, or write an expression such as {{ ds.meta_data.local_hostname }}"
 type KThreesConfigTemplateResource struct {
 	// metadata is copied to the KThreesConfigs made from this template.
 	// +optional

@@ -9,16 +9,25 @@ import (
 )
 
 // KThreesControlPlaneSpec is the desired state of a K3s control plane.
+//
+// Further rules are generated: the settings that K3s compares on join are immutable.
+// +kubebuilder:validation:XValidation:rule="!has(self.replicas) || self.replicas % 2 == 1 || self.?kthreesConfigSpec.?serverConfig.?extraConfig.?datastore__dash__endpoint.hasValue()",message="replicas must be odd with the embedded etcd, where an even number bears no more failures than one server fewer: write 1, 3 or 5, or name an external datastore as datastore-endpoint in kthreesConfigSpec.serverConfig.extraConfig",fieldPath=".replicas"
+// +kubebuilder:validation:XValidation:rule="self.?kthreesConfigSpec.?serverConfig.?extraConfig.?datastore__dash__endpoint.hasValue() == oldSelf.?kthreesConfigSpec.?serverConfig.?extraConfig.?datastore__dash__endpoint.hasValue()",message="a control plane can't move between the embedded etcd and an external datastore: create a new cluster and move the workload there"
+// +kubebuilder:validation:XValidation:rule="self.?rollout.?strategy.?rollingUpdate.?maxSurge.orValue(1) != 0 || self.?replicas.orValue(1) >= 3",message="maxSurge 0 takes a server away before its replacement is there, which needs 3 or more replicas: set rollout.strategy.rollingUpdate.maxSurge to 1 first"
+// +kubebuilder:validation:XValidation:rule="!has(self.kthreesConfigSpec) || !has(self.kthreesConfigSpec.agentConfig) || !has(self.kthreesConfigSpec.agentConfig.nodeName) || self.kthreesConfigSpec.agentConfig.nodeName.contains('{{')",message="every machine needs a name of its own: leave nodeName out, or write an expression such as {{ ds.meta_data.local_hostname }}"
 type KThreesControlPlaneSpec struct {
 	// replicas is the number of servers. With the embedded etcd it must be odd. Defaults to 1.
 	// +optional
 	// +kubebuilder:default=1
+	// +kubebuilder:validation:XValidation:rule="self >= 1",message="replicas must be 1 or more: to get rid of the servers, delete the Cluster"
 	Replicas *int32 `json:"replicas,omitempty"`
 
-	// version is the K3s version of the servers, for example v1.36.3+k3s1.
+	// version is the K3s version of the servers, for example v1.36.3+k3s1. It may go up by one minor version at a
+	// time, counted from the oldest server, and never below what the servers run.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=64
+	// +kubebuilder:validation:XValidation:rule="self.matches('^v(0|[1-9][0-9]{0,2})([.](0|[1-9][0-9]{0,2})){2}(-rc[0-9]{1,2})?[+]k3s[1-9][0-9]{0,2}$')",message="version must be that of a K3s release, with a leading v and the +k3s suffix, for example v1.36.3+k3s1"
 	Version string `json:"version,omitempty"`
 
 	// machineTemplate says how the servers' Machines are made.
@@ -149,7 +158,7 @@ type RollingUpdateSpec struct {
 	// maxSurge is how many Machines there may be above replicas: 1, the default, or 0. With 0 a Machine is
 	// deleted before its replacement is created, which needs three or more replicas.
 	// +optional
-	// +kubebuilder:validation:XValidation:rule="int(self) == 0 || int(self) == 1",message="must be 0 or 1"
+	// +kubebuilder:validation:XValidation:rule="self == 0 || self == 1",message="maxSurge must be the number 0 or 1"
 	MaxSurge *intstr.IntOrString `json:"maxSurge,omitempty"`
 }
 

@@ -27,6 +27,7 @@ type KThreesControlPlaneTemplateResource struct {
 
 // KThreesControlPlaneTemplateResourceSpec is a KThreesControlPlaneSpec without what Cluster API's topology
 // controller sets: replicas, version and the infrastructure template.
+// +kubebuilder:validation:XValidation:rule="!has(self.kthreesConfigSpec) || !has(self.kthreesConfigSpec.agentConfig) || !has(self.kthreesConfigSpec.agentConfig.nodeName) || self.kthreesConfigSpec.agentConfig.nodeName.contains('{{')",message="every machine needs a name of its own: leave nodeName out, or write an expression such as {{ ds.meta_data.local_hostname }}"
 type KThreesControlPlaneTemplateResourceSpec struct {
 	// machineTemplate says how the servers' Machines are made.
 	// +optional
