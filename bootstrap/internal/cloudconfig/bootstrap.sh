@@ -1,0 +1,129 @@
+#!/bin/sh
+# Makes a K3s node of this machine: bootstrap.sh server|agent VERSION DATA-DIR
+# The user's commands run in this shell, so that what they export and where they
+# go lasts; that is why all names here start with boot_.
+boot_role=$1
+boot_version=$2
+boot_data=$3
+boot_dir=/run/cluster-api/k3s
+boot_sentinel=/run/cluster-api/bootstrap-success.complete
+boot_service=k3s
+[ "$boot_role" = server ] || boot_service=k3s-agent
+boot_state=running
+set --
+
+boot_say() {
+	echo "k3s-bootstrap: $*"
+}
+
+boot_fail() {
+	boot_state=failed
+	boot_say "FAILED: $*" >&2
+	exit 1
+}
+
+# Whatever ends the script early, a user's exit included, is a failure.
+boot_end() {
+	boot_status=$?
+	case $boot_state in
+	running) boot_say "FAILED: ended early, with status $boot_status" >&2 ;;
+	failed) ;;
+	*) return ;;
+	esac
+	[ "$boot_status" -ne 0 ] || exit 1
+}
+trap boot_end EXIT
+
+boot_commands() {
+	for boot_file in "$boot_dir/$1"/*; do
+		[ -e "$boot_file" ] || continue
+		boot_command=$1/${boot_file##*/}
+		boot_say "running $boot_command"
+		# shellcheck disable=SC1090 # the files are the user's commands
+		. "$boot_file" || boot_fail "$boot_command ended with status $?"
+	done
+}
+
+boot_download() {
+	if command -v curl >/dev/null; then
+		curl -sSfL --connect-timeout 15 --max-time 120 https://get.k3s.io
+	else
+		wget -q -T 60 -O - https://get.k3s.io
+	fi
+}
+
+# The script is run only once it is complete: an empty one would do nothing, with success.
+boot_install() {
+	boot_download >"$boot_dir/install.sh" && [ -s "$boot_dir/install.sh" ] || {
+		boot_say "the install script at https://get.k3s.io can't be downloaded" >&2
+		return 1
+	}
+	INSTALL_K3S_VERSION=$boot_version INSTALL_K3S_SKIP_START=true sh "$boot_dir/install.sh" "$boot_role"
+}
+
+boot_has_systemd() {
+	command -v systemctl >/dev/null
+}
+
+# Doesn't wait, since systemd would give up on the first attempt that fails while K3s tries again.
+boot_start() {
+	if boot_has_systemd; then
+		systemctl start --no-block "$boot_service"
+	else
+		rc-service "$boot_service" start
+	fi
+}
+
+# systemd calls the unit active once K3s says that it is ready; OpenRC only knows that the process was started.
+boot_is_up() {
+	if boot_has_systemd; then
+		systemctl is-active --quiet "$boot_service"
+		return
+	fi
+	boot_kubeconfig=$boot_data/agent/kubelet.kubeconfig
+	[ "$boot_role" = agent ] || boot_kubeconfig=$boot_data/server/cred/admin.kubeconfig
+	k3s kubectl --kubeconfig "$boot_kubeconfig" get --raw /readyz >/dev/null 2>&1
+}
+
+boot_show_log() {
+	if boot_has_systemd; then
+		journalctl --no-pager -n 30 -u "$boot_service"
+	else
+		tail -n 30 "/var/log/$boot_service.log"
+	fi
+}
+
+boot_commands preK3sCommands
+
+boot_try=1
+until boot_install; do
+	[ "$boot_try" -lt 10 ] || boot_fail "K3s $boot_version couldn't be installed in $boot_try attempts"
+	boot_say "attempt $boot_try of 10 to install K3s $boot_version failed; the next one is in 15 s" >&2
+	boot_try=$((boot_try + 1))
+	sleep 15
+done
+
+boot_start || boot_fail "$boot_service couldn't be started"
+boot_try=0
+until boot_is_up; do
+	[ "$boot_try" -lt 300 ] || {
+		boot_show_log >&2
+		boot_fail "$boot_service didn't come up within 15 minutes; it goes on trying"
+	}
+	[ $((boot_try % 20)) -ne 0 ] || boot_say "waiting for $boot_service to come up"
+	boot_try=$((boot_try + 1))
+	sleep 3
+done
+boot_say "$boot_service is up"
+
+# From now on the server that founded the cluster is one that joins it: with an empty disk it would found another.
+if [ -e "$boot_dir/90-join.yaml" ]; then
+	mkdir -p /etc/rancher/k3s/config.yaml.d && cp "$boot_dir/90-join.yaml" /etc/rancher/k3s/config.yaml.d/ ||
+		boot_fail "/etc/rancher/k3s/config.yaml.d/90-join.yaml couldn't be written"
+fi
+
+boot_commands postK3sCommands
+
+mkdir -p "${boot_sentinel%/*}" && echo success >"$boot_sentinel" || boot_fail "$boot_sentinel couldn't be written"
+boot_state=done
+boot_say "this machine is a K3s $boot_role"

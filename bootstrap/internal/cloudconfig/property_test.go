@@ -1,0 +1,196 @@
+package cloudconfig
+
+import (
+	"bytes"
+	"fmt"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+
+	"github.com/capk3s/capk3s/pkg/k3s"
+)
+
+// text is what somebody writes, and what must arrive.
+type text struct{ written, arrives string }
+
+// generator makes random specs of what is hard for YAML, Jinja and shells. A seed makes the same spec again.
+type generator struct{ *rand.Rand }
+
+var (
+	hardPieces = []string{
+		"{", "{{", "{{{", "}}", "{%", "{% raw %}", "%}", "{#", "#}", "{{range .items}}", "{{ .Values.a }}", "${#a[@]}", "{{-", "-}}",
+		"{{ hostname }}", "{{ '{{' }}", "'", "''", `"`, `\`, `\n`, "$", "$(id)", "`id`", ": ", "- ", " #", "&a", "*a", "!!str", "|", ">",
+		"~", "null", "0123", "---\n", "\n", "\n\n", " \n", "\n ", "\t", " ", "é", "🙂", "あ", "CI_MISSING_JINJA_VAR", "## template: jinja\n",
+		"%", "a", "word", strings.Repeat("long ", 30), "EOF\n",
+	}
+	controlPieces = []string{"\r", "\r\n", "\x01", "\x1b", "\x7f", "\u0085", "\u2028", "\u2029", "\ufeff", "\x00"}
+)
+
+func (g generator) pick(pieces []string) string { return pieces[g.IntN(len(pieces))] }
+
+// literal arrives as it was written.
+func (g generator) literal(pieces []string) string {
+	var out strings.Builder
+	for range g.IntN(12) {
+		out.WriteString(g.pick(pieces))
+	}
+	return out.String()
+}
+
+// text mixes literals with expressions, unless a brace next to an expression made it another one.
+func (g generator) text(pieces []string, expressions []text) text {
+	var t text
+	for range g.IntN(4) {
+		literal := g.literal(pieces)
+		if strings.HasSuffix(literal, "{") {
+			literal += " "
+		}
+		e := expressions[g.IntN(len(expressions))]
+		t.written += literal + e.written
+		t.arrives += literal + e.arrives
+	}
+	literal := strings.TrimLeft(g.literal(pieces), "}")
+	return text{t.written + literal, t.arrives + literal}
+}
+
+var (
+	expressions = []text{
+		{"{{ ds.meta_data.local_hostname }}", testHostname},
+		{"{{v1.instance_id}}", testInstanceID},
+		{"{{ instance_id|upper }}", strings.ToUpper(testInstanceID)},
+		{"{{ ds['meta_data'][\"local-hostname\"].split('-')[0] }}", "node"},
+		{"{{ v1.nothing | default('a {{ b', true) }}", "a {{ b"},
+		{"{{ ds.meta_data.odd }}", testOddValue},
+	}
+)
+
+type spec struct {
+	machine  Machine
+	files    map[string]text
+	modes    map[string]os.FileMode
+	owned    map[string]bool
+	commands map[string]text
+	settings map[string]any
+}
+
+func (g generator) spec() spec {
+	s := spec{
+		machine: testMachine(Worker), files: map[string]text{}, modes: map[string]os.FileMode{}, owned: map[string]bool{},
+		commands: map[string]text{}, settings: map[string]any{"token": "T"},
+	}
+	pieces := append(append([]string{}, hardPieces...), controlPieces...)
+	for i := range 40 {
+		g.addFile(&s, fmt.Sprintf("/root/file %d {{ v1.region }}'\"", i), pieces)
+	}
+	for i := range 15 {
+		content := g.text(hardPieces, expressions)
+		output := fmt.Sprintf("/root/command%d", i)
+		s.commands[output] = text{content.written, content.arrives + "\n"}
+		command := "cat >" + output + " <<'END OF TEXT'\n" + content.written + "\nEND OF TEXT"
+		if g.IntN(2) == 0 {
+			s.machine.PreCommands = append(s.machine.PreCommands, command)
+		} else {
+			s.machine.PostCommands = append(s.machine.PostCommands, command)
+		}
+	}
+	for i := range 15 {
+		key, one, other := fmt.Sprintf("setting-%d", i), g.text(hardPieces, expressions), g.text(pieces, expressions)
+		s.machine.Config[key] = []string{one.written, other.written}
+		s.settings[key] = []any{one.arrives, other.arrives}
+	}
+	return s
+}
+
+func (g generator) addFile(s *spec, path string, pieces []string) {
+	content := g.text(pieces, expressions)
+	file := File{Path: path, Content: []byte(content.written), Rendered: true}
+	s.modes[path] = 0o644
+	switch g.IntN(5) {
+	case 0:
+		file.Rendered, content.arrives = false, content.written
+	case 1:
+		random := make([]byte, g.IntN(400))
+		for i := range random {
+			random[i] = byte(g.IntN(256))
+		}
+		file.Content, file.Rendered, content.arrives = random, false, string(random)
+	case 2:
+		file.Permissions, s.modes[path] = "0750", 0o750
+	case 3:
+		file.Owner, s.owned[path] = "daemon:daemon", true
+	}
+	s.files[path] = content
+	s.machine.Files = append(s.machine.Files, file)
+	if g.IntN(4) == 0 {
+		more := g.text(pieces, expressions)
+		s.machine.Files = append(s.machine.Files, File{Path: path, Content: []byte(more.written), Rendered: true, Append: true,
+			Permissions: file.Permissions, Owner: file.Owner})
+		s.files[path] = text{"", content.arrives + more.arrives}
+	}
+}
+
+// Bytes in are bytes on disk, whatever they are, but for the expressions over the instance data.
+func TestProperty_BytesArrive(t *testing.T) {
+	seeds := []uint64{1, 2, uint64(time.Now().UnixNano())}
+	if given, err := strconv.ParseUint(os.Getenv("CLOUDCONFIG_SEED"), 10, 64); err == nil {
+		seeds = []uint64{given}
+	}
+	for _, seed := range seeds {
+		t.Run(fmt.Sprintf("CLOUDCONFIG_SEED=%d", seed), func(t *testing.T) {
+			s := generator{rand.New(rand.NewPCG(seed, 0))}.spec()
+			c := newComputer(t)
+			if os.Getuid() != 0 {
+				dropOwners(&s)
+			}
+			log, err := c.boot(render(t, s.machine))
+			require.NoError(t, err, log)
+			require.True(t, c.exists(sentinel), log)
+			for path, content := range s.files {
+				require.Equal(t, content.arrives, c.read(path), path)
+				info, err := os.Stat(c.path(path))
+				require.NoError(t, err)
+				require.Equal(t, s.modes[path], info.Mode().Perm(), path)
+				require.Equal(t, s.owned[path], info.Sys().(*syscall.Stat_t).Uid == 1, path)
+			}
+			for path, content := range s.commands {
+				require.Equal(t, content.arrives, c.read(path), path)
+			}
+			var settings map[string]any
+			require.NoError(t, yaml.Unmarshal([]byte(c.read(ConfigPath)), &settings))
+			require.Equal(t, s.settings, settings)
+		})
+	}
+}
+
+// dropOwners is for user namespaces with one user, in which no file can be given away.
+func dropOwners(s *spec) {
+	for i := range s.machine.Files {
+		s.machine.Files[i].Owner = ""
+	}
+	clear(s.owned)
+}
+
+// The same spec without any expression needs no template, and is valid to cloud-init's own eye.
+func TestProperty_SchemaIsValid(t *testing.T) {
+	if _, err := exec.LookPath("cloud-init"); err != nil {
+		t.Skip("cloud-init isn't installed: apt-get install cloud-init")
+	}
+	m := testMachine(FirstServer)
+	m.CAFiles = []File{{Path: "/var/lib/rancher/k3s/server/tls/server-ca.crt", Content: bytes.Repeat([]byte("line\n"), 500)}}
+	m.Files = []File{{Path: "/binary", Content: []byte{0, 255}, Owner: "a:b", Append: true, Permissions: "0600"}, {Path: "/empty"}}
+	m.PreCommands = []string{"echo a\necho b"}
+	m.Config = k3s.Config{"tls-san": []string{"a"}, "cluster-init": true}
+	path := filepath.Join(t.TempDir(), "user-data")
+	require.NoError(t, os.WriteFile(path, render(t, m), 0o600))
+	out, err := exec.Command("cloud-init", "schema", "--config-file", path).CombinedOutput()
+	require.NoError(t, err, string(out))
+}
