@@ -1,0 +1,149 @@
+package validation
+
+import (
+	"testing"
+
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
+)
+
+type configCase struct {
+	name   string
+	change func(*bootstrapv1.KThreesConfigSpec)
+	// want has a field relative to the configuration of K3s.
+	want refusal
+}
+
+// configCases hold for the configuration of K3s wherever it is.
+var configCases = []configCase{
+	{"file with content", withFile(bootstrapv1.File{Path: "/etc/a", Content: "x"}), refusal{}},
+	{"file with content from a Secret", withFile(bootstrapv1.File{Path: "/etc/a", ContentFrom: fromSecret}), refusal{}},
+	{
+		"file with content twice", withFile(bootstrapv1.File{Path: "/etc/a", Content: "x", ContentFrom: fromSecret}),
+		refusal{"files[]", "either content or contentFrom"},
+	},
+	{"inline gzip+base64", withFile(bootstrapv1.File{Path: "/etc/a", Content: "eA==", Encoding: bootstrapv1.GzipBase64}), refusal{}},
+	{"gzip from a Secret", withFile(bootstrapv1.File{Path: "/etc/a", ContentFrom: fromSecret, Encoding: bootstrapv1.Gzip}), refusal{}},
+	{
+		"inline raw gzip", withFile(bootstrapv1.File{Path: "/etc/a", Content: "x", Encoding: bootstrapv1.Gzip}),
+		refusal{"files[]", "use encoding gzip+base64"},
+	},
+	{"relative path", withFile(bootstrapv1.File{Path: "etc/a"}), refusal{"files[].path", "must be absolute"}},
+	{"folder", withFile(bootstrapv1.File{Path: "/etc/"}), refusal{"files[].path", "must be that of a file"}},
+	{"path with parent", withFile(bootstrapv1.File{Path: "/etc/../a"}), refusal{"files[].path", "must be that of a file"}},
+	{"path that ends in parent", withFile(bootstrapv1.File{Path: "/etc/.."}), refusal{"files[].path", "must be that of a file"}},
+	{"double slash", withFile(bootstrapv1.File{Path: "//etc/a"}), refusal{"files[].path", "must be that of a file"}},
+	{"dots within a name", withFile(bootstrapv1.File{Path: "/etc/..a./b.."}), refusal{}},
+	{"drop-in", withFile(bootstrapv1.File{Path: "/etc/rancher/k3s/config.yaml.d/a.yaml"}), refusal{}},
+	{
+		"config.yaml", withFile(bootstrapv1.File{Path: "/etc/rancher/k3s/config.yaml"}),
+		refusal{"files[].path", "the operator writes this file"},
+	},
+	{"two files", withFile(bootstrapv1.File{Path: "/etc/a"}, bootstrapv1.File{Path: "/etc/b"}), refusal{}},
+	{
+		"two files with one path", withFile(bootstrapv1.File{Path: "/etc/a"}, bootstrapv1.File{Path: "/etc/a"}),
+		refusal{"files[]", "Duplicate value"},
+	},
+
+	{"node labels", agent(func(a *bootstrapv1.AgentConfig) { a.NodeLabels = []string{"a=b", "kubernetes.io/os=linux"} }), refusal{}},
+	{
+		"node role label", agent(func(a *bootstrapv1.AgentConfig) { a.NodeLabels = []string{"a=b", "node-role.kubernetes.io/x="} }),
+		refusal{"agentConfig.nodeLabels", "may not give itself a role"},
+	},
+
+	{"bind address", server(func(s *bootstrapv1.ServerConfig) { s.BindAddress = "::" }), refusal{}},
+	{
+		"bind address that is a name", server(func(s *bootstrapv1.ServerConfig) { s.BindAddress = "localhost" }),
+		refusal{"serverConfig.bindAddress", "must be an IP address"},
+	},
+	{"advertise address", server(func(s *bootstrapv1.ServerConfig) { s.AdvertiseAddress = "10.0.0.1" }), refusal{}},
+	{
+		"advertise address of the instance", server(func(s *bootstrapv1.ServerConfig) { s.AdvertiseAddress = "{{ ds.meta_data.local_ipv4 }}" }),
+		refusal{},
+	},
+	{
+		"advertise address that is a name", server(func(s *bootstrapv1.ServerConfig) { s.AdvertiseAddress = "host" }),
+		refusal{"serverConfig.advertiseAddress", "must be an IP address"},
+	},
+	{
+		"port out of range", server(func(s *bootstrapv1.ServerConfig) { s.HTTPSListenPort = 65536 }),
+		refusal{"serverConfig.httpsListenPort", "less than or equal to 65535"},
+	},
+
+	{"one family", cidrs([]string{"10.1.0.0/16"}, []string{"10.2.0.0/16"}), refusal{}},
+	{"one family, IPv6", cidrs([]string{"fd00:1::/56"}, []string{"fd00:2::/112"}), refusal{}},
+	{"two families", cidrs([]string{"10.1.0.0/16", "fd00:1::/56"}, []string{"10.2.0.0/16", "fd00:2::/112"}), refusal{}},
+	{"pods without prefix", cidrs([]string{"10.1.0.0"}, nil), refusal{"serverConfig.clusterCidr", "must be a CIDR"}},
+	{"services with bad prefix", cidrs(nil, []string{"10.2.0.0/33"}), refusal{"serverConfig.serviceCidr", "must be a CIDR"}},
+	{
+		"pods twice of one family", cidrs([]string{"10.1.0.0/16", "10.3.0.0/16"}, []string{"10.2.0.0/16", "fd00:2::/112"}),
+		refusal{"serverConfig.clusterCidr", "different IP families"},
+	},
+	{
+		"services twice of one family", cidrs([]string{"10.1.0.0/16", "fd00:1::/56"}, []string{"10.2.0.0/16", "10.3.0.0/16"}),
+		refusal{"serverConfig.serviceCidr", "different IP families"},
+	},
+	{"one family and two", cidrs([]string{"10.1.0.0/16", "fd00:1::/56"}, []string{"10.2.0.0/16"}), refusal{"serverConfig", "same IP families"}},
+	{"two families and a default", cidrs([]string{"10.1.0.0/16", "fd00:1::/56"}, nil), refusal{"serverConfig", "same IP families"}},
+	{
+		"two families in another order", cidrs([]string{"10.1.0.0/16", "fd00:1::/56"}, []string{"fd00:2::/112", "10.2.0.0/16"}),
+		refusal{"serverConfig", "same IP families"},
+	},
+	{"services within pods", cidrs([]string{"10.0.0.0/8"}, []string{"10.2.0.0/16"}), refusal{"serverConfig", "must not overlap"}},
+	{"pods over the default of services", cidrs([]string{"10.43.0.0/17"}, nil), refusal{"serverConfig", "must not overlap"}},
+	{"services over the default of pods", cidrs(nil, []string{"10.42.1.0/24"}), refusal{"serverConfig", "must not overlap"}},
+
+	{"DNS within services", dns([]string{"10.2.0.0/16"}, "10.2.0.10"), refusal{}},
+	{"DNS within the default of services", dns(nil, "10.43.0.53"), refusal{}},
+	{"DNS outside of services", dns([]string{"10.2.0.0/16"}, "10.43.0.10"), refusal{"serverConfig", "clusterDNS must be within serviceCidr"}},
+	{"DNS that is a name", dns(nil, "dns"), refusal{"serverConfig.clusterDNS", "must be an IP address"}},
+
+	{
+		"unknown backend", server(func(s *bootstrapv1.ServerConfig) { s.FlannelBackend = "ipsec" }),
+		refusal{"serverConfig.flannelBackend", "supported values"},
+	},
+}
+
+var fromSecret = bootstrapv1.FileSource{Secret: bootstrapv1.SecretFileSource{Name: "s", Key: "k"}}
+
+func withFile(files ...bootstrapv1.File) func(*bootstrapv1.KThreesConfigSpec) {
+	return func(spec *bootstrapv1.KThreesConfigSpec) { spec.Files = files }
+}
+
+func server(change func(*bootstrapv1.ServerConfig)) func(*bootstrapv1.KThreesConfigSpec) {
+	return func(spec *bootstrapv1.KThreesConfigSpec) { change(&spec.ServerConfig) }
+}
+
+func agent(change func(*bootstrapv1.AgentConfig)) func(*bootstrapv1.KThreesConfigSpec) {
+	return func(spec *bootstrapv1.KThreesConfigSpec) { change(&spec.AgentConfig) }
+}
+
+func cidrs(pods, services []string) func(*bootstrapv1.KThreesConfigSpec) {
+	return server(func(s *bootstrapv1.ServerConfig) { s.ClusterCidr, s.ServiceCidr = pods, services })
+}
+
+func dns(services []string, address string) func(*bootstrapv1.KThreesConfigSpec) {
+	return server(func(s *bootstrapv1.ServerConfig) { s.ServiceCidr, s.ClusterDNS = services, []string{address} })
+}
+
+func TestConfig_IsCheckedOnCreateAndUpdate(t *testing.T) {
+	for _, k := range kinds {
+		namespace := env.Namespace(t)
+		for _, c := range configCases {
+			t.Run(k.name+"/"+c.name, func(t *testing.T) {
+				requireOnCreateAndUpdate(t, c.want.below(k.configPath),
+					func() client.Object { return k.object(namespace) },
+					func(obj client.Object) { c.change(k.config(obj)) })
+			})
+		}
+	}
+}
+
+// below returns the refusal with its field put under a path.
+func (r refusal) below(path string) refusal {
+	if r != (refusal{}) {
+		r.field = path + "." + r.field
+	}
+	return r
+}
