@@ -24,31 +24,45 @@ var ownedBecause = map[string]string{
 
 // refusals returns, by key, why a key may not be in the extraConfig of a serverConfig or agentConfig.
 func refusals(parent string) map[string]refusal {
+	known, others := k3s.ServerKeys(), k3s.AgentKeys()
+	if parent == "agentConfig" {
+		known, others = others, known
+	}
 	refused := map[string]refusal{}
-	for _, key := range append(k3s.ServerKeys(), k3s.AgentKeys()...) {
-		why := refusalOf(key, parent)
-		if why == "" {
-			continue
-		}
+	add := func(key k3s.Key, why string) {
 		refused[key.Name] = refusal{schema: schemaOf(key.Type), message: why}
 		if key.Short != "" {
 			refused[key.Short] = refused[key.Name]
 		}
 	}
+	for _, key := range others {
+		add(key, elsewhere(key, parent))
+	}
+	for _, key := range known {
+		switch {
+		case key.OperatorOwned():
+			add(key, fmt.Sprintf("remove %s: %s", key.Name, because(key)))
+		case key.Owner != "":
+			add(key, fmt.Sprintf("write %s instead of %s", key.Owner, key.Name))
+		default:
+			delete(refused, key.Name)
+			delete(refused, key.Short)
+		}
+	}
 	return refused
 }
 
-// refusalOf returns why a setting may not be in that extraConfig, or nothing if it may.
-func refusalOf(key k3s.Key, parent string) string {
+// elsewhere says what to do with a setting that only the other one of server and agent knows.
+func elsewhere(key k3s.Key, parent string) string {
 	switch {
 	case key.OperatorOwned():
-		return "remove " + key.Name + ": " + because(key)
-	case parent == "agentConfig" && !key.Agent:
-		return fmt.Sprintf("remove %s: an agent doesn't start with it; for servers write %s", key.Name, serverHome(key))
+		return fmt.Sprintf("remove %s: %s", key.Name, because(key))
+	case parent == "serverConfig":
+		return fmt.Sprintf("write %s into agentConfig.extraConfig: a server doesn't know it", key.Name)
 	case key.Owner != "":
-		return fmt.Sprintf("write %s instead of %s", key.Owner, key.Name)
+		return fmt.Sprintf("remove %s: an agent doesn't start with it; for servers write %s", key.Name, key.Owner)
 	}
-	return ""
+	return fmt.Sprintf("remove %s: an agent doesn't start with it; for servers write it into serverConfig.extraConfig", key.Name)
 }
 
 func because(key k3s.Key) string {
@@ -56,14 +70,6 @@ func because(key k3s.Key) string {
 		return why
 	}
 	return "the operator decides it"
-}
-
-// serverHome says where a setting of servers is written.
-func serverHome(key k3s.Key) string {
-	if key.Owner != "" {
-		return key.Owner
-	}
-	return "it into serverConfig.extraConfig"
 }
 
 // visibleKeys are the keys of an extraConfig that rules elsewhere look at.

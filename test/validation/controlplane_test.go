@@ -143,7 +143,9 @@ func TestControlPlaneTemplate_IsCheckedOnCreateAndUpdate(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			requireOnCreateAndUpdate(t, c.want,
 				func() client.Object { return controlPlaneTemplate(namespace) },
-				func(obj client.Object) { c.change(&obj.(*controlplanev1.KThreesControlPlaneTemplate).Spec.Template.Spec) })
+				func(obj client.Object) {
+					c.change(&obj.(*controlplanev1.KThreesControlPlaneTemplate).Spec.Template.Spec)
+				})
 		})
 	}
 }

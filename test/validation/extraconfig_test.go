@@ -29,11 +29,13 @@ var extraConfigCases = []struct {
 	{"serverConfig", "disable-etcd", `true`, "remove disable-etcd"},
 	{"serverConfig", "cluster-cidr", `["10.0.0.0/16"]`, "write serverConfig.clusterCidr instead of cluster-cidr"},
 	{"serverConfig", "node-label", `["a=b"]`, "write agentConfig.nodeLabels instead of node-label"},
+	{"serverConfig", "disable-apiserver-lb", `true`, "into agentConfig.extraConfig: a server doesn't know it"},
 
 	{"agentConfig", "token", `"x"`, "Secret CLUSTER-token"},
 	{"agentConfig", "server", `"https://x:6443"`, "spec.controlPlaneEndpoint"},
 	{"agentConfig", "cluster-init", `true`, "which machine founds the cluster"},
 	{"agentConfig", "node-taint", `["a=b:NoSchedule"]`, "write agentConfig.nodeTaints instead of node-taint"},
+	{"agentConfig", "disable-etcd", `true`, "remove disable-etcd"},
 	{"agentConfig", "tls-san", `["x"]`, "an agent doesn't start with it; for servers write serverConfig.tlsSan"},
 	{"agentConfig", "write-kubeconfig-mode", `"0644"`, "for servers write it into serverConfig.extraConfig"},
 }
@@ -66,15 +68,7 @@ func TestExtraConfig_RefusesWhatHasAnotherPlace(t *testing.T) {
 		namespace := env.Namespace(t)
 		for _, parent := range []string{"serverConfig", "agentConfig"} {
 			t.Run(k.name+"/"+parent, func(t *testing.T) {
-				keys := append(k3s.ServerKeys(), k3s.AgentKeys()...)
-				var refused, kept []k3s.Key
-				for _, key := range keys {
-					if key.Owner != "" || parent == "agentConfig" && !key.Agent {
-						refused = append(refused, key)
-					} else if parent == "agentConfig" || key.Server {
-						kept = append(kept, key)
-					}
-				}
+				refused, kept := keysOf(parent)
 				require.NotEmpty(t, refused)
 				require.NotEmpty(t, kept)
 				for len(refused) > 0 { // an extraConfig has at most 100 keys
@@ -118,6 +112,29 @@ func TestExtraConfig_KeepsOtherKeysAsTheyAre(t *testing.T) {
 			}
 		})
 	}
+}
+
+// keysOf returns the keys that must be refused in an extraConfig and those that must not.
+func keysOf(parent string) (refused, kept []k3s.Key) {
+	names := map[string]bool{}
+	for _, key := range append(k3s.ServerKeys(), k3s.AgentKeys()...) {
+		names[key.Name] = true
+	}
+	lookup, other := k3s.ServerKey, k3s.AgentKey
+	if parent == "agentConfig" {
+		lookup, other = other, lookup
+	}
+	for name := range names {
+		if key, known := lookup(name); known && key.Owner == "" {
+			kept = append(kept, key)
+		} else if known {
+			refused = append(refused, key)
+		} else {
+			key, _ = other(name)
+			refused = append(refused, key)
+		}
+	}
+	return refused, kept
 }
 
 func setExtra(spec *bootstrapv1.KThreesConfigSpec, parent string, extra bootstrapv1.ExtraConfig) {

@@ -5,7 +5,6 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -56,7 +55,7 @@ func TestControlPlane_VersionGoesUpByOneMinor(t *testing.T) {
 			if len(c.running) > 0 {
 				obj.Status.Version = c.running[0]
 				for _, v := range c.running {
-					obj.Status.Versions = append(obj.Status.Versions, clusterv1.StatusVersion{Version: v, Replicas: ptr.To[int32](1)})
+					obj.Status.Versions = append(obj.Status.Versions, clusterv1.StatusVersion{Version: v, Replicas: 1})
 				}
 				require.NoError(t, env.Client.Status().Update(ctx, obj), "the status may say whatever runs")
 			}
