@@ -1,0 +1,588 @@
+package token_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/tools/events"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
+	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
+	"github.com/capk3s/capk3s/pkg/custody"
+	"github.com/capk3s/capk3s/pkg/token"
+	"github.com/capk3s/capk3s/test/testenv"
+)
+
+var env *testenv.Env
+
+func TestMain(m *testing.M) { testenv.Main(m, &env) }
+
+// The tokens of the tests have one part in common, which no message may contain.
+const (
+	oldToken   = "5ec2e7-old"
+	newToken   = "5ec2e7-new"
+	agentToken = "5ec2e7-agent"
+	secretPart = "5ec2e7"
+)
+
+// fixture is a cluster named c and the surroundings that Reconcile asks.
+type fixture struct {
+	token.Input
+	cached, live *testenv.Counter
+	recorder     *events.FakeRecorder
+
+	data      []token.Token
+	verdicts  map[string]token.Verdict
+	judged    []string
+	onServer  *token.Token
+	recovered int
+}
+
+func newFixture(t *testing.T) *fixture {
+	cluster := testenv.Cluster(env.Namespace(t), "c")
+	env.Create(t, cluster)
+	controlPlane := testenv.ControlPlane(cluster)
+	env.Create(t, controlPlane)
+	f := &fixture{recorder: events.NewFakeRecorder(100), verdicts: map[string]token.Verdict{}}
+	f.Input = token.Input{
+		Recorder: f.recorder, Cluster: cluster, ControlPlane: controlPlane, Now: time.Now,
+		DataTokens: func(context.Context) ([]token.Token, error) { return f.data, nil },
+		Judge: func(_ context.Context, server string) (token.Verdict, error) {
+			f.judged = append(f.judged, server)
+			return f.verdicts[server], nil
+		},
+		Recover: func(context.Context) (*token.Token, error) {
+			f.recovered++
+			return f.onServer, nil
+		},
+	}
+	f.Client, f.cached = testenv.Count(env.Client)
+	var live client.WithWatch
+	live, f.live = testenv.Count(env.Client)
+	f.APIReader = live
+	return f
+}
+
+func (f *fixture) reconcile() (*token.Token, error) {
+	return token.Reconcile(context.Background(), f.Input)
+}
+
+// create makes the token Secret as somebody else would.
+func (f *fixture) create(t *testing.T, data map[string]string, change ...func(*corev1.Secret)) *corev1.Secret {
+	secret := testenv.Secret(f.Cluster, "c-token", data, change...)
+	env.Create(t, secret)
+	return secret
+}
+
+func (f *fixture) read(t *testing.T) *corev1.Secret {
+	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.Cluster.Namespace, Name: "c-token"}}
+	env.Refresh(t, secret)
+	return secret
+}
+
+func (f *fixture) requireAbsent(t *testing.T) {
+	t.Helper()
+	err := env.Client.Get(context.Background(), client.ObjectKey{Namespace: f.Cluster.Namespace, Name: "c-token"}, &corev1.Secret{})
+	require.True(t, apierrors.IsNotFound(err), "the Secret exists: %v", err)
+}
+
+// requireReason checks the reason of an error and that it gives nothing away.
+func (f *fixture) requireReason(t *testing.T, err error, reason string) {
+	t.Helper()
+	var typed *token.Error
+	require.ErrorAs(t, err, &typed)
+	require.Equal(t, reason, typed.Reason)
+	require.NotEmpty(t, typed.Message)
+	f.requireSilence(t, err)
+}
+
+// requireSilence checks that neither an error nor an event so far contains a token.
+func (f *fixture) requireSilence(t *testing.T, err error) {
+	t.Helper()
+	require.NotContains(t, fmt.Sprintf("%+v %#v", err, err), secretPart)
+	for _, event := range f.events() {
+		require.NotContains(t, event, secretPart)
+	}
+}
+
+func (f *fixture) events() []string {
+	var all []string
+	for {
+		select {
+		case event := <-f.recorder.Events:
+			all = append(all, event)
+		default:
+			return all
+		}
+	}
+}
+
+func controllerRef(apiVersion, kind, name string) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, UID: "7e57", Controller: ptr.To(true)}
+}
+
+func ownerRef(apiVersion, kind, name, uid string) metav1.OwnerReference {
+	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(uid)}
+}
+
+func ownedBy(refs ...metav1.OwnerReference) func(*corev1.Secret) {
+	return func(secret *corev1.Secret) { secret.OwnerReferences = refs }
+}
+
+func TestReconcile_MakesATokenForANewCluster(t *testing.T) {
+	f := newFixture(t)
+	made, err := f.reconcile()
+	require.NoError(t, err)
+
+	require.Regexp(t, "^[0-9a-f]{32}$", made.Server)
+	require.Regexp(t, "^[0-9a-f]{32}$", made.Agent)
+	require.NotEqual(t, made.Server, made.Agent)
+	secret := f.read(t)
+	require.Equal(t, map[string][]byte{"value": []byte(made.Server), "agent-token": []byte(made.Agent)}, secret.Data)
+	require.Equal(t, clusterv1.ClusterSecretType, secret.Type)
+	require.Equal(t, []metav1.OwnerReference{custody.Reference(f.ControlPlane)}, secret.OwnerReferences)
+	require.Equal(t, map[string]string{
+		"cluster.x-k8s.io/cluster-name": "c", "clusterctl.cluster.x-k8s.io/move": "", controlplanev1.ManagedLabel: "",
+	}, secret.Labels)
+	require.Contains(t, strings.Join(f.events(), "\n"), token.CreatedEvent)
+}
+
+func TestReconcile_WritesNothingTheSecondTime(t *testing.T) {
+	f := newFixture(t)
+	made, err := f.reconcile()
+	require.NoError(t, err)
+	f.data = []token.Token{*made}
+	f.cached.Reset()
+	f.live.Reset()
+
+	again, err := f.reconcile()
+	require.NoError(t, err)
+	require.True(t, *made == *again)
+	require.Equal(t, []testenv.Call{{Verb: testenv.Get, Type: "*v1.Secret", Name: "c-token"}}, f.cached.Calls())
+	require.Empty(t, f.live.Calls())
+	require.Empty(t, f.judged)
+	require.Zero(t, f.recovered)
+}
+
+func TestReconcile_ParallelReconcilersAgreeOnOneToken(t *testing.T) {
+	f := newFixture(t)
+	const reconcilers = 10
+	tokens := make([]*token.Token, reconcilers)
+	errs := make([]error, reconcilers)
+	var all sync.WaitGroup
+	for i := range reconcilers {
+		all.Go(func() { tokens[i], errs[i] = f.reconcile() })
+	}
+	all.Wait()
+
+	stored := string(f.read(t).Data["value"])
+	for i := range reconcilers {
+		require.NoError(t, errs[i])
+		require.True(t, stored == tokens[i].Server)
+	}
+}
+
+func TestReconcile_NeverMakesATokenForAFoundedCluster(t *testing.T) {
+	for name, arrange := range map[string]func(f *fixture){
+		"initialized, no data":          func(f *fixture) { f.Initialized = true },
+		"machines with unreadable data": func(f *fixture) { f.data = []token.Token{{}} },
+		"workers' data only":            func(f *fixture) { f.data = []token.Token{{Agent: agentToken}} },
+		"refused data": func(f *fixture) {
+			f.Initialized = true
+			f.data = []token.Token{{Server: oldToken}}
+			f.verdicts[oldToken] = token.Refused
+		},
+		"a server's token that K3s would refuse": func(f *fixture) {
+			f.Initialized = true
+			f.onServer = &token.Token{}
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			arrange(f)
+			_, err := f.reconcile()
+			f.requireReason(t, err, controlplanev1.TokenLostReason)
+			f.requireAbsent(t)
+			require.Equal(t, 1, f.recovered)
+		})
+	}
+}
+
+func TestReconcile_MakesNoTokenWhileTheAPIServerKnowsMoreThanTheCache(t *testing.T) {
+	f := newFixture(t)
+	env.Create(t, testenv.Machine(f.Cluster, "m", func(m *clusterv1.Machine) { m.Spec.Bootstrap.DataSecretName = ptr.To("m") }))
+	_, err := f.reconcile()
+	require.ErrorContains(t, err, "Machine m has bootstrap data")
+	f.requireAbsent(t)
+}
+
+func TestReconcile_PutsTheTokenOfTheBootstrapDataBack(t *testing.T) {
+	f := newFixture(t)
+	f.Initialized = true
+	f.data = []token.Token{{Agent: "worker"}, {}, {Server: newToken}, {Server: oldToken}, {Server: oldToken, Agent: agentToken}}
+	f.verdicts = map[string]token.Verdict{newToken: token.Refused, oldToken: token.Accepted}
+
+	got, err := f.reconcile()
+	require.NoError(t, err)
+	require.True(t, token.Token{Server: oldToken, Agent: agentToken} == *got)
+	secret := f.read(t)
+	require.Equal(t, map[string][]byte{"value": []byte(oldToken), "agent-token": []byte(agentToken)}, secret.Data)
+	require.Equal(t, []metav1.OwnerReference{custody.Reference(f.ControlPlane)}, secret.OwnerReferences)
+	require.Contains(t, secret.Labels, controlplanev1.ManagedLabel)
+	require.Equal(t, []string{newToken, oldToken}, f.judged)
+	require.Zero(t, f.recovered)
+	events := strings.Join(f.events(), "\n")
+	require.Contains(t, events, token.RestoredEvent)
+	require.NotContains(t, events, secretPart)
+}
+
+func TestReconcile_WaitsForAServerBeforeItPutsATokenBack(t *testing.T) {
+	f := newFixture(t)
+	f.data = []token.Token{{Server: oldToken}}
+	_, err := f.reconcile()
+	f.requireReason(t, err, controlplanev1.TokenUnverifiedReason)
+	f.requireAbsent(t)
+
+	f.verdicts[oldToken] = token.Accepted
+	got, err := f.reconcile()
+	require.NoError(t, err)
+	require.True(t, got.Server == oldToken && got.Agent == "")
+	require.NotContains(t, f.read(t).Data, "agent-token")
+}
+
+func TestReconcile_PutsBackTheTokenThatALiveServerHolds(t *testing.T) {
+	f := newFixture(t)
+	f.Initialized = true
+	f.data = []token.Token{{Server: oldToken}}
+	f.verdicts = map[string]token.Verdict{oldToken: token.Refused, newToken: token.Accepted}
+	f.onServer = &token.Token{Server: newToken, Agent: agentToken}
+
+	got, err := f.reconcile()
+	require.NoError(t, err)
+	require.True(t, *f.onServer == *got)
+	require.Equal(t, newToken, string(f.read(t).Data["value"]))
+}
+
+func TestReconcile_LetsTheClusterJudgeAnotherValue(t *testing.T) {
+	for name, tc := range map[string]struct {
+		verdict token.Verdict
+		reason  string
+	}{
+		"accepted: the user rotated it": {token.Accepted, ""},
+		"refused":                       {token.Refused, controlplanev1.TokenDriftedReason},
+		"no server answers":             {token.Unreachable, controlplanev1.TokenUnverifiedReason},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.Initialized = true
+			f.create(t, map[string]string{"value": newToken})
+			f.data = []token.Token{{Server: oldToken}, {Agent: agentToken}}
+			f.verdicts[newToken] = tc.verdict
+
+			got, err := f.reconcile()
+			require.Equal(t, []string{newToken}, f.judged)
+			require.Equal(t, newToken, string(f.read(t).Data["value"]))
+			if tc.reason != "" {
+				f.requireReason(t, err, tc.reason)
+				require.Nil(t, got)
+				return
+			}
+			require.NoError(t, err)
+			require.True(t, got.Server == newToken)
+		})
+	}
+}
+
+func TestReconcile_AsksNobodyOnceAMachineWasStartedWithTheRotatedToken(t *testing.T) {
+	f := newFixture(t)
+	f.create(t, map[string]string{"value": newToken})
+	f.data = []token.Token{{Server: newToken}, {Server: oldToken}}
+	_, err := f.reconcile()
+	require.NoError(t, err)
+	require.Empty(t, f.judged)
+}
+
+// References as they were found in the field, and what must be there afterwards.
+func TestReconcile_KeepsTheOwnerReferences(t *testing.T) {
+	const configV1, configV3 = "bootstrap.cluster.x-k8s.io/v1beta1", "bootstrap.cluster.x-k8s.io/v1beta3"
+	human := ownerRef("v1", "ConfigMap", "notes", "b0b")
+	for name, tc := range map[string]struct {
+		before func(ours metav1.OwnerReference) []metav1.OwnerReference
+		after  func(ours metav1.OwnerReference) []metav1.OwnerReference
+		event  string
+	}{
+		"stripped by a restore": {none, only, ""},
+		"several, one of them ours": {
+			func(ours metav1.OwnerReference) []metav1.OwnerReference {
+				return refs(human, ours, ownerRef("v1", "Pod", "p", "c0de"))
+			},
+			func(ours metav1.OwnerReference) []metav1.OwnerReference {
+				return refs(human, ours, ownerRef("v1", "Pod", "p", "c0de"))
+			}, "",
+		},
+		"ours as a controller of an older version": {
+			func(ours metav1.OwnerReference) []metav1.OwnerReference {
+				ours.APIVersion = "controlplane.cluster.x-k8s.io/v1beta2"
+				return refs(ours)
+			}, only, "",
+		},
+		"stale uid of the same control plane": {
+			func(ours metav1.OwnerReference) []metav1.OwnerReference { ours.UID = "dead"; return refs(ours) },
+			only, "instead of KThreesControlPlane c-control-plane",
+		},
+		"controller of another kind": {
+			func(metav1.OwnerReference) []metav1.OwnerReference {
+				return refs(human, controllerRef("example.org/v1", "Vault", "v"))
+			},
+			func(ours metav1.OwnerReference) []metav1.OwnerReference { return refs(human, ours) }, "instead of Vault v",
+		},
+		"controlled by a KThreesConfig": {
+			func(metav1.OwnerReference) []metav1.OwnerReference {
+				return refs(controllerRef(configV1, "KThreesConfig", "m-1"))
+			},
+			only, "instead of KThreesConfig m-1",
+		},
+		"a KThreesConfig that doesn't control and a human's reference": {
+			func(metav1.OwnerReference) []metav1.OwnerReference {
+				return refs(ownerRef(configV3, "KThreesConfig", "m", "f00"), human)
+			},
+			func(ours metav1.OwnerReference) []metav1.OwnerReference { return refs(human, ours) }, "",
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			require.Empty(t, f.ControlPlane.GetObjectKind().GroupVersionKind(), "typed objects come without GVK")
+			ours := custody.Reference(f.ControlPlane)
+			f.create(t, map[string]string{"value": oldToken}, ownedBy(tc.before(ours)...))
+
+			got, err := f.reconcile()
+			require.NoError(t, err)
+			require.True(t, got.Server == oldToken)
+			secret := f.read(t)
+			require.Equal(t, tc.after(ours), secret.OwnerReferences)
+			require.Equal(t, map[string][]byte{"value": []byte(oldToken)}, secret.Data)
+			require.LessOrEqual(t, len(f.cached.Writes()), 1)
+			if tc.event != "" {
+				require.Contains(t, strings.Join(f.events(), "\n"), tc.event)
+			}
+
+			f.cached.Reset()
+			_, err = f.reconcile()
+			require.NoError(t, err)
+			require.Empty(t, f.cached.Writes())
+		})
+	}
+}
+
+func none(metav1.OwnerReference) []metav1.OwnerReference      { return nil }
+func only(ours metav1.OwnerReference) []metav1.OwnerReference { return refs(ours) }
+func refs(r ...metav1.OwnerReference) []metav1.OwnerReference { return r }
+
+func TestReconcile_DoesNotFightAnotherController(t *testing.T) {
+	f := newFixture(t)
+	vault := ownedBy(controllerRef("example.org/v1", "Vault", "v"))
+	f.create(t, map[string]string{"value": oldToken}, vault)
+	_, err := f.reconcile()
+	require.NoError(t, err)
+
+	taken := f.read(t)
+	vault(taken)
+	require.NoError(t, env.Client.Update(context.Background(), taken))
+	f.cached.Reset()
+	for range 3 {
+		got, err := f.reconcile()
+		f.requireReason(t, err, controlplanev1.TokenContestedReason)
+		require.True(t, got.Server == oldToken)
+	}
+	require.Empty(t, f.cached.Writes())
+}
+
+func TestReconcile_LeavesTheSecretOfAnotherControlPlane(t *testing.T) {
+	for name, change := range map[string]func(*clusterv1.Cluster){
+		"another name":     func(c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.Name = "other" },
+		"another kind":     func(c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.Kind = "KubeadmControlPlane" },
+		"no control plane": func(c *clusterv1.Cluster) { c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{} },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.create(t, map[string]string{"value": oldToken})
+			change(f.Cluster)
+			_, err := f.reconcile()
+			f.requireReason(t, err, controlplanev1.ForeignClusterReason)
+			require.Empty(t, f.cached.Calls())
+			require.Empty(t, f.live.Calls())
+		})
+	}
+}
+
+func TestReconcile_LeavesAnInvalidTokenUntouched(t *testing.T) {
+	for name, data := range map[string]map[string]string{
+		"no value":                      {"other": "5ec2e7"},
+		"empty value":                   {"value": ""},
+		"trailing newline":              {"value": oldToken + "\n"},
+		"shaped like a bootstrap token": {"value": "5ec2e7.0123456789abcdef"},
+		"full form that is none":        {"value": "K105ec2e7"},
+		"empty agent token":             {"value": oldToken, "agent-token": ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.Initialized = true
+			before := f.create(t, data)
+			_, err := f.reconcile()
+			f.requireReason(t, err, controlplanev1.TokenInvalidReason)
+			require.Empty(t, f.cached.Writes())
+			require.Equal(t, before.ResourceVersion, f.read(t).ResourceVersion)
+		})
+	}
+}
+
+func TestReconcile_UsesTheUsersSecret(t *testing.T) {
+	t.Run("of Cluster API's type: adopted", func(t *testing.T) {
+		f := newFixture(t)
+		f.create(t, map[string]string{"value": oldToken}, func(s *corev1.Secret) { s.Labels = nil })
+		got, err := f.reconcile()
+		require.NoError(t, err)
+		require.True(t, token.Token{Server: oldToken} == *got)
+		require.True(t, metav1.IsControlledBy(f.read(t), f.ControlPlane))
+		require.NotContains(t, f.read(t).Labels, controlplanev1.ManagedLabel)
+	})
+	t.Run("of another type: only labelled", func(t *testing.T) {
+		f := newFixture(t)
+		f.create(t, map[string]string{"value": oldToken, "agent-token": agentToken}, func(s *corev1.Secret) {
+			s.Type, s.Labels = corev1.SecretTypeOpaque, nil
+		})
+		got, err := f.reconcile()
+		require.NoError(t, err)
+		require.True(t, token.Token{Server: oldToken, Agent: agentToken} == *got)
+		secret := f.read(t)
+		require.Empty(t, secret.OwnerReferences)
+		require.Equal(t, map[string]string{"cluster.x-k8s.io/cluster-name": "c", "clusterctl.cluster.x-k8s.io/move": ""}, secret.Labels)
+		require.Len(t, f.cached.Writes(), 1)
+	})
+	t.Run("without the label that the cache selects by: found by the API server", func(t *testing.T) {
+		f := newFixture(t)
+		f.create(t, map[string]string{"value": oldToken})
+		f.Client = testenv.FailOn(f.Client.(client.WithWatch), testenv.Get, 1, notFound())
+		got, err := f.reconcile()
+		require.NoError(t, err)
+		require.True(t, got.Server == oldToken)
+	})
+}
+
+func notFound() error { return apierrors.NewNotFound(corev1.Resource("secrets"), "c-token") }
+
+// An error is not an absence: it comes back, and nothing is written.
+func TestReconcile_ReturnsErrorsAndWritesNothing(t *testing.T) {
+	broken := apierrors.NewInternalError(errors.New("etcd is on fire"))
+	fail := func(c any, verb testenv.Verb, nth int) client.WithWatch {
+		return testenv.FailOn(c.(client.WithWatch), verb, nth, broken)
+	}
+	for name, arrange := range map[string]func(f *fixture){
+		"cached read":                    func(f *fixture) { f.Client = fail(f.Client, testenv.Get, 1) },
+		"live read of the Secret":        func(f *fixture) { f.APIReader = fail(f.APIReader, testenv.Get, 1) },
+		"live read of the control plane": func(f *fixture) { f.APIReader = fail(f.APIReader, testenv.Get, 2) },
+		"live read of the Cluster":       func(f *fixture) { f.APIReader = fail(f.APIReader, testenv.Get, 3) },
+		"live list of the Machines":      func(f *fixture) { f.APIReader = fail(f.APIReader, testenv.List, 1) },
+		"bootstrap data": func(f *fixture) {
+			f.DataTokens = func(context.Context) ([]token.Token, error) { return nil, broken }
+		},
+		"the judge": func(f *fixture) {
+			f.data = []token.Token{{Server: oldToken}}
+			f.Judge = func(context.Context, string) (token.Verdict, error) { return token.Accepted, broken }
+		},
+		"the server": func(f *fixture) {
+			f.Initialized = true
+			f.Recover = func(context.Context) (*token.Token, error) { return nil, broken }
+		},
+		"create": func(f *fixture) { f.Client = fail(f.Client, testenv.Create, 1) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			arrange(f)
+			got, err := f.reconcile()
+			require.ErrorIs(t, err, broken)
+			require.Nil(t, got)
+			require.Empty(t, f.cached.Writes())
+			f.requireAbsent(t)
+			f.requireSilence(t, err)
+		})
+	}
+}
+
+func TestReconcile_CarriesOnAfterAFailedPatch(t *testing.T) {
+	f := newFixture(t)
+	f.create(t, map[string]string{"value": oldToken})
+	working := f.Client
+	f.Client = testenv.FailOn(working.(client.WithWatch), testenv.Patch, 1, errors.New("connection lost"))
+	_, err := f.reconcile()
+	require.ErrorContains(t, err, "connection lost")
+
+	f.Client = working
+	_, err = f.reconcile()
+	require.NoError(t, err)
+	require.Equal(t, []metav1.OwnerReference{custody.Reference(f.ControlPlane)}, f.read(t).OwnerReferences)
+}
+
+func TestReconcile_UsesWhatAConcurrentWriterLeft(t *testing.T) {
+	t.Run("value changed before our patch", func(t *testing.T) {
+		f := newFixture(t)
+		f.create(t, map[string]string{"value": oldToken})
+		f.Client = testenv.Before(f.Client.(client.WithWatch), testenv.Patch, 1, func(testenv.Call) error {
+			other := f.read(t)
+			other.Data["value"] = []byte(newToken)
+			return env.Client.Update(context.Background(), other)
+		})
+		got, err := f.reconcile()
+		require.NoError(t, err)
+		require.True(t, got.Server == newToken)
+		require.Equal(t, newToken, string(f.read(t).Data["value"]))
+	})
+	t.Run("Secret made before our create", func(t *testing.T) {
+		f := newFixture(t)
+		f.Client = testenv.Before(f.Client.(client.WithWatch), testenv.Create, 1, func(testenv.Call) error {
+			f.create(t, map[string]string{"value": oldToken})
+			return nil
+		})
+		got, err := f.reconcile()
+		require.NoError(t, err)
+		require.True(t, got.Server == oldToken)
+		require.True(t, metav1.IsControlledBy(f.read(t), f.ControlPlane))
+	})
+}
+
+func TestReconcile_TheTokenOutlivesEveryKThreesConfig(t *testing.T) {
+	env.StartControllerManager(t)
+	f := newFixture(t)
+	machine := testenv.Machine(f.Cluster, "m", testenv.OfControlPlane(f.ControlPlane))
+	env.Create(t, machine)
+	config := testenv.Config(machine)
+	env.Create(t, config)
+	f.create(t, map[string]string{"value": oldToken}, ownedBy(*metav1.NewControllerRef(config,
+		bootstrapv1.GroupVersion.WithKind("KThreesConfig"))))
+	_, err := f.reconcile()
+	require.NoError(t, err)
+
+	// The probe depends on the config as the token did: once it is gone, so would be the token.
+	probe := testenv.Secret(f.Cluster, "probe", nil, ownedBy(*metav1.NewControllerRef(config,
+		bootstrapv1.GroupVersion.WithKind("KThreesConfig"))))
+	env.Create(t, probe)
+	require.NoError(t, env.Client.Delete(context.Background(), config))
+	require.Eventually(t, func() bool {
+		return apierrors.IsNotFound(env.Client.Get(context.Background(), client.ObjectKeyFromObject(probe), &corev1.Secret{}))
+	}, time.Minute, 100*time.Millisecond)
+
+	require.Equal(t, oldToken, string(f.read(t).Data["value"]))
+}
