@@ -4,8 +4,10 @@ package main
 
 import (
 	"context"
+	"errors"
 	"flag"
 	"fmt"
+	"net/http"
 	"net/netip"
 	"os"
 	"strings"
@@ -43,6 +45,7 @@ func run(ctx context.Context) error {
 	flag.TextVar(&host.Subnet, "subnet", netip.Prefix{}, "the bridge's network")
 	flag.TextVar(&cluster.Endpoints, "endpoints", netip.Prefix{}, "part of the subnet that endpoints are taken from")
 	versions := flag.String("k3s-versions", "", "shell patterns of the K3s versions that exist, separated by commas")
+	health := flag.String("health-addr", "0", "address of the readiness probe; 0 for none")
 	flag.Parse()
 	if *versions != "" {
 		host.Versions = strings.Split(*versions, ",")
@@ -60,7 +63,7 @@ func run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("finding the management cluster: %w", err)
 	}
-	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}})
+	mgr, err := ctrl.NewManager(config, ctrl.Options{Scheme: scheme, Metrics: server.Options{BindAddress: "0"}, HealthProbeBindAddress: *health})
 	if err != nil {
 		return fmt.Errorf("connecting to the management cluster: %w", err)
 	}
@@ -71,6 +74,15 @@ func run(ctx context.Context) error {
 	machines := &controllers.Machine{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Host: host}
 	if err := machines.SetupWithManager(ctx, mgr); err != nil {
 		return fmt.Errorf("setting up SandboxMachines: %w", err)
+	}
+	synced := func(request *http.Request) error {
+		if !mgr.GetCache().WaitForCacheSync(request.Context()) {
+			return errors.New("the cache isn't filled yet")
+		}
+		return nil
+	}
+	if err := mgr.AddReadyzCheck("cache", synced); err != nil {
+		return fmt.Errorf("setting up the readiness probe: %w", err)
 	}
 	return mgr.Start(ctx)
 }

@@ -1,0 +1,94 @@
+package world
+
+import (
+	"bufio"
+	"net"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+var current *World
+
+func TestMain(m *testing.M) {
+	current = Enter()
+	os.Exit(m.Run())
+}
+
+func TestEnter_IsCutOffFromTheOutside(t *testing.T) {
+	links, err := net.Interfaces()
+	require.NoError(t, err)
+	var names []string
+	for _, link := range links {
+		names = append(names, link.Name)
+	}
+	require.Subset(t, []string{"lo", Bridge}, names, "whatever else there is would lead somewhere")
+	require.Contains(t, names, Bridge)
+
+	_, err = net.DialTimeout("tcp", "192.0.2.1:80", time.Second)
+	require.ErrorIs(t, err, syscall.ENETUNREACH)
+}
+
+// asked runs this test binary again, outside of any world as far as it can
+// tell, with only the helper test that word names.
+func asked(t *testing.T, word string) *exec.Cmd {
+	t.Helper()
+	cmd := exec.Command(os.Args[0], "-test.run=^TestHelper$", "-test.v")
+	for _, variable := range os.Environ() {
+		if !strings.HasPrefix(variable, stageVariable+"=") {
+			cmd.Env = append(cmd.Env, variable)
+		}
+	}
+	cmd.Env = append(cmd.Env, "WORLD_TEST_HELPER="+word)
+	return cmd
+}
+
+// TestHelper does what the other tests ask of it in a world of its own.
+func TestHelper(t *testing.T) {
+	switch os.Getenv("WORLD_TEST_HELPER") {
+	case "":
+		t.Skip("nobody asked")
+	case "exit":
+		_, _ = os.Stderr.WriteString("to stderr\n")
+		os.Exit(7)
+	case "linger":
+		// Leaves a process that nothing in the world waits for.
+		require.NoError(t, exec.Command("setsid", "--fork", "sleep", "86399").Run())
+		println("lingering")
+		select {}
+	}
+}
+
+func TestEnter_KeepsStreamsAndExitCode(t *testing.T) {
+	out, err := asked(t, "exit").CombinedOutput()
+	var exit *exec.ExitError
+	require.ErrorAs(t, err, &exit)
+	require.Equal(t, 7, exit.ExitCode(), "%s", out)
+	require.Contains(t, string(out), "to stderr\n")
+}
+
+func TestEnter_NothingOutlivesTheProgram(t *testing.T) {
+	for name, sig := range map[string]syscall.Signal{"killed": syscall.SIGKILL, "interrupted": syscall.SIGINT, "terminated": syscall.SIGTERM} {
+		t.Run(name, func(t *testing.T) {
+			cmd := asked(t, "linger")
+			stderr, err := cmd.StderrPipe()
+			require.NoError(t, err)
+			require.NoError(t, cmd.Start())
+			line, err := bufio.NewReader(stderr).ReadString('\n')
+			require.NoError(t, err)
+			require.Equal(t, "lingering\n", line)
+			require.NoError(t, exec.Command("pgrep", "-f", "sleep 86399").Run(), "the process that is to end must be there first")
+
+			require.NoError(t, cmd.Process.Signal(sig))
+			_ = cmd.Wait()
+			require.Eventually(t, func() bool {
+				return exec.Command("pgrep", "-f", "sleep 86399").Run() != nil
+			}, 10*time.Second, 20*time.Millisecond)
+		})
+	}
+}

@@ -1,0 +1,151 @@
+package world
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"sync"
+	"syscall"
+	"time"
+)
+
+// stopPatience is how long a process may take to end after SIGTERM.
+const stopPatience = 30 * time.Second
+
+// Process is a program that runs in the world, with its output in a log file.
+// It can be stopped, killed and started again any number of times, and it ends
+// with the world.
+type Process struct {
+	// Name of the program, for people.
+	Name string
+	// LogPath is the file that has the output of all its runs.
+	LogPath string
+
+	path string
+	args []string
+	env  []string
+
+	mu  sync.Mutex
+	run *run
+}
+
+// run is one run of a process; err may be read once ended is closed.
+type run struct {
+	cmd   *exec.Cmd
+	ended chan struct{}
+	err   error
+}
+
+// Start starts the program. It is an error if it runs already.
+func (p *Process) Start() error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run != nil && !p.run.over() {
+		return fmt.Errorf("%s runs already", p.Name)
+	}
+	log, err := os.OpenFile(p.LogPath, os.O_APPEND|os.O_CREATE|os.O_WRONLY, 0o644)
+	if err != nil {
+		return fmt.Errorf("opening the log of %s: %w", p.Name, err)
+	}
+	defer log.Close()
+	cmd := exec.Command(p.path, p.args...)
+	cmd.Env = append(os.Environ(), p.env...)
+	cmd.Stdout, cmd.Stderr = log, log
+	// A terminal's Ctrl-C is for the program that owns the world.
+	cmd.SysProcAttr = &syscall.SysProcAttr{Setpgid: true}
+	if err := cmd.Start(); err != nil {
+		return fmt.Errorf("starting %s: %w", p.Name, err)
+	}
+	r := &run{cmd: cmd, ended: make(chan struct{})}
+	p.run = r
+	go func() {
+		r.err = cmd.Wait()
+		close(r.ended)
+	}()
+	return nil
+}
+
+func (r *run) over() bool {
+	select {
+	case <-r.ended:
+		return true
+	default:
+		return false
+	}
+}
+
+// Running tells whether the program runs.
+func (p *Process) Running() bool {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	return p.run != nil && !p.run.over()
+}
+
+// PID of the current or last run; 0 before the first.
+func (p *Process) PID() int {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run == nil {
+		return 0
+	}
+	return p.run.cmd.Process.Pid
+}
+
+// Stop asks the program to end and waits until it has; one that doesn't is killed.
+func (p *Process) Stop() { p.end(syscall.SIGTERM) }
+
+// Kill ends the program at once, without a chance to clean up.
+func (p *Process) Kill() { p.end(syscall.SIGKILL) }
+
+func (p *Process) end(sig syscall.Signal) {
+	p.mu.Lock()
+	r := p.run
+	p.mu.Unlock()
+	if r == nil {
+		return
+	}
+	_ = r.cmd.Process.Signal(sig) // fails only when it has ended
+	select {
+	case <-r.ended:
+	case <-time.After(stopPatience):
+		_ = r.cmd.Process.Kill()
+		<-r.ended
+	}
+}
+
+// Restart stops the program and starts it again.
+func (p *Process) Restart() error {
+	p.Stop()
+	return p.Start()
+}
+
+// Signal sends a signal, for example SIGSTOP and SIGCONT.
+func (p *Process) Signal(sig syscall.Signal) error {
+	if !p.Running() {
+		return fmt.Errorf("%s doesn't run", p.Name)
+	}
+	return syscall.Kill(p.PID(), sig)
+}
+
+// await polls ready until it returns nil. It gives up when the program ends or
+// ctx does, with the last error and the place of the log.
+func (p *Process) await(ctx context.Context, ready func(context.Context) error) error {
+	ticker := time.NewTicker(100 * time.Millisecond)
+	defer ticker.Stop()
+	for {
+		err := ready(ctx)
+		if err == nil {
+			return nil
+		}
+		if !p.Running() {
+			return fmt.Errorf("%s has ended, see %s: %w", p.Name, p.LogPath, p.run.err)
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("waiting for %s, see %s: %w", p.Name, p.LogPath, errors.Join(ctx.Err(), err))
+		case <-ticker.C:
+		}
+	}
+}
