@@ -1,0 +1,154 @@
+package controllers
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"path"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
+	"github.com/capk3s/capk3s/bootstrap/internal/cloudconfig"
+	"github.com/capk3s/capk3s/pkg/certs"
+	"github.com/capk3s/capk3s/pkg/custody"
+	"github.com/capk3s/capk3s/pkg/k3s"
+	"github.com/capk3s/capk3s/pkg/token"
+)
+
+// contentRetry is how soon a Secret is looked for again that a file takes its content from: one without a cluster's
+// label isn't watched.
+const contentRetry = 5 * time.Second
+
+// inputs are the secrets that bootstrap data are made from.
+type inputs struct {
+	token *token.Token
+	certs *certs.Set
+	files []cloudconfig.File
+}
+
+// readInputs returns a [refusal] as long as one of them is missing.
+func (r *Reconciler) readInputs(ctx context.Context, s *scope) (*inputs, error) {
+	in := &inputs{}
+	key := client.ObjectKeyFromObject(s.cluster)
+	var err error
+	if in.certs, err = certs.Lookup(ctx, r.Client, key); err != nil {
+		return nil, missing(err, bootstrapv1.CertificatesAvailableCondition, bootstrapv1.WaitingForCertificatesReason,
+			"Waiting for the certificate authorities of Cluster "+s.cluster.Name)
+	}
+	setFound(s.config, bootstrapv1.CertificatesAvailableCondition)
+	if in.token, err = token.Lookup(ctx, r.Client, key); err != nil {
+		return nil, missing(err, bootstrapv1.TokenAvailableCondition, bootstrapv1.WaitingForTokenReason,
+			"Waiting for the token of Cluster "+s.cluster.Name)
+	}
+	setFound(s.config, bootstrapv1.TokenAvailableCondition)
+	in.files, err = r.readFiles(ctx, s.config)
+	return in, err
+}
+
+// missing turns the absence of a Secret, and one that nobody can use, into a refusal.
+func missing(err error, condition, reason, message string) error {
+	var unusable *custody.Error
+	switch {
+	case apierrors.IsNotFound(err):
+		return &refusal{condition: condition, reason: reason, message: message}
+	case errors.As(err, &unusable):
+		return &refusal{condition: condition, reason: unusable.Reason, message: unusable.Message, warning: true, again: unusable.RetryAfter}
+	}
+	return err
+}
+
+func (r *Reconciler) readFiles(ctx context.Context, config *bootstrapv1.KThreesConfig) ([]cloudconfig.File, error) {
+	files := make([]cloudconfig.File, 0, len(config.Spec.Files))
+	for i := range config.Spec.Files {
+		file := &config.Spec.Files[i]
+		content, err := r.readContent(ctx, config.Namespace, file.ContentFrom, fmt.Sprintf("spec.files[%d].contentFrom.secret", i))
+		if err != nil {
+			return nil, err
+		}
+		rendered, err := cloudconfig.FromAPI(file, content)
+		if err != nil {
+			return nil, refuse(bootstrapv1.InvalidConfigReason, "spec.files[%d]: %v", i, err)
+		}
+		files = append(files, rendered)
+	}
+	return files, nil
+}
+
+// readContent returns nil for a file that has its content inline.
+func (r *Reconciler) readContent(ctx context.Context, namespace string, source bootstrapv1.FileSource, field string) ([]byte, error) {
+	name, key := source.Secret.Name, source.Secret.Key
+	if name == "" {
+		return nil, nil
+	}
+	absent := waitFor(bootstrapv1.WaitingForContentReason, "%s: waiting for key %s of Secret %s", field, key, name)
+	absent.again = contentRetry
+	secret, err := r.readSecret(ctx, client.ObjectKey{Namespace: namespace, Name: name})
+	if apierrors.IsNotFound(err) {
+		return nil, absent
+	}
+	if err != nil {
+		return nil, err
+	}
+	content, found := secret.Data[key]
+	if !found {
+		return nil, absent
+	}
+	return content, nil
+}
+
+// machine puts together what a machine of that role gets. A worker gets neither the servers' token, unless the cluster
+// knows no other, nor a key; only the first server gets the certificate authorities.
+func (in *inputs) machine(s *scope, role cloudconfig.Role) (cloudconfig.Machine, error) {
+	endpoint := k3s.Endpoint{Host: s.cluster.Spec.ControlPlaneEndpoint.Host, Port: s.cluster.Spec.ControlPlaneEndpoint.Port}
+	m := cloudconfig.Machine{
+		Role:         role,
+		Version:      s.owner.version,
+		Endpoint:     endpoint,
+		Files:        in.files,
+		PreCommands:  s.config.Spec.PreK3sCommands,
+		PostCommands: s.config.Spec.PostK3sCommands,
+	}
+	var err error
+	if role == cloudconfig.Worker {
+		m.Config, err = in.agentConfig(endpoint, &s.config.Spec)
+		return m, err
+	}
+	if m.Config, err = in.serverConfig(endpoint, &s.config.Spec, role == cloudconfig.FirstServer); err != nil {
+		return m, err
+	}
+	if role == cloudconfig.FirstServer {
+		for _, file := range in.certs.SeedFiles() {
+			m.CAFiles = append(m.CAFiles, cloudconfig.File{
+				Path:        path.Join(m.Config.DataDir(), file.Path),
+				Permissions: fmt.Sprintf("%04o", file.Mode),
+				Content:     file.Content,
+			})
+		}
+	}
+	return m, nil
+}
+
+func (in *inputs) agentConfig(endpoint k3s.Endpoint, spec *bootstrapv1.KThreesConfigSpec) (k3s.Config, error) {
+	password := in.token.Agent
+	if password == "" {
+		password = in.token.Server
+	}
+	full, err := k3s.FullToken(in.certs.ServerCABundle(), k3s.NodeUser, password)
+	if err != nil {
+		return nil, fmt.Errorf("making the agent's token: %w", err)
+	}
+	taint := clusterv1.NodeUninitializedTaint
+	return k3s.AgentConfig(k3s.Agent{Endpoint: endpoint, Token: full, Taints: []string{taint.Key + ":" + string(taint.Effect)}}, spec)
+}
+
+func (in *inputs) serverConfig(endpoint k3s.Endpoint, spec *bootstrapv1.KThreesConfigSpec, first bool) (k3s.Config, error) {
+	full, err := k3s.FullToken(in.certs.ServerCABundle(), k3s.ServerUser, in.token.Server)
+	if err != nil {
+		return nil, fmt.Errorf("making the server's token: %w", err)
+	}
+	return k3s.ServerConfig(k3s.Server{Init: first, Endpoint: endpoint, Token: full, AgentToken: in.token.Agent}, spec)
+}
