@@ -71,11 +71,11 @@ func (a *authority) issue(subject pkix.Name, addresses ...net.IP) (certPEM, keyP
 	if err != nil {
 		return nil, nil, fmt.Errorf("signing the certificate of %s: %w", subject.CommonName, err)
 	}
-	keyDER, err := x509.MarshalPKCS8PrivateKey(key)
+	keyDER, err := x509.MarshalECPrivateKey(key)
 	if err != nil {
 		return nil, nil, fmt.Errorf("encoding the key of %s: %w", subject.CommonName, err)
 	}
-	return encode("CERTIFICATE", der), encode("PRIVATE KEY", keyDER), nil
+	return encode("CERTIFICATE", der), encode("EC PRIVATE KEY", keyDER), nil
 }
 
 func encode(kind string, der []byte) []byte {

@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
@@ -151,7 +152,14 @@ func (m *Management) redirect(config *admissionv1.WebhookClientConfig) {
 }
 
 func (m *Management) webhookURL(path string) *string {
-	return ptr.To("https://" + net.JoinHostPort(m.options.Address, "9443") + path)
+	return ptr.To("https://" + net.JoinHostPort(m.options.Address, m.webhookPort()) + path)
+}
+
+// webhookPort follows from the address, since core listens on all of them:
+// 9443 for 127.0.0.1, 9444 for 127.0.0.2.
+func (m *Management) webhookPort() string {
+	address := net.ParseIP(m.options.Address).To4()
+	return strconv.Itoa(9442 + int(address[3]))
 }
 
 func (m *Management) startCore(ctx context.Context) error {
@@ -164,7 +172,7 @@ func (m *Management) startCore(ctx context.Context) error {
 		[]string{"POD_NAMESPACE=capi-system", "POD_NAME=capi-controller-manager", "POD_UID=00000000-0000-0000-0000-000000000000"},
 		[]string{
 			"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--feature-gates=ClusterTopology=true,MachinePool=true",
-			"--webhook-host=" + m.options.Address, "--webhook-port=9443", "--webhook-cert-dir=" + m.path("webhook"),
+			"--webhook-port=" + m.webhookPort(), "--webhook-cert-dir=" + m.path("webhook"),
 			"--health-addr=" + health, "--diagnostics-address=" + net.JoinHostPort(m.options.Address, "8081"), "--insecure-diagnostics",
 		},
 		func(ctx context.Context) error {
@@ -212,7 +220,7 @@ func (m *Management) startOperator(ctx context.Context) error {
 // over plain HTTP.
 func (m *Management) OperatorMetrics() string { return net.JoinHostPort(m.options.Address, "8082") }
 
-// applyFolder applies a kustomize folder of CRDs of this repository, and waits
+// applyFolder applies a kustomize folder of CRDs of this repository and waits
 // until they are served.
 func (m *Management) applyFolder(ctx context.Context, folder string) error {
 	repository, err := Repository()
@@ -222,6 +230,6 @@ func (m *Management) applyFolder(ctx context.Context, folder string) error {
 	if _, err := m.Kubectl(ctx, "apply", "--server-side", "-k", filepath.Join(repository, folder)); err != nil {
 		return err
 	}
-	_, err = m.Kubectl(ctx, "wait", "--for=condition=Established", "-k", filepath.Join(repository, folder))
+	_, err = m.Kubectl(ctx, "wait", "--for=condition=Established", "crd", "--all")
 	return err
 }
