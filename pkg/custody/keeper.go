@@ -74,10 +74,11 @@ func (k *Keeper) Get(ctx context.Context, name string) (*corev1.Secret, error) {
 	if !apierrors.IsNotFound(err) {
 		return nil, fmt.Errorf("reading Secret %s: %w", name, err)
 	}
-	return k.getLive(ctx, name)
+	return k.GetLive(ctx, name)
 }
 
-func (k *Keeper) getLive(ctx context.Context, name string) (*corev1.Secret, error) {
+// GetLive reads a Secret of the Cluster's namespace from the API server; nil without error means that it has none.
+func (k *Keeper) GetLive(ctx context.Context, name string) (*corev1.Secret, error) {
 	secret := &corev1.Secret{}
 	err := k.APIReader.Get(ctx, k.key(name), secret)
 	if apierrors.IsNotFound(err) {
@@ -113,7 +114,7 @@ func (k *Keeper) Create(ctx context.Context, name string, data map[string][]byte
 	if !apierrors.IsAlreadyExists(err) {
 		return nil, false, fmt.Errorf("creating Secret %s: %w", name, err)
 	}
-	existing, err := k.getLive(ctx, name)
+	existing, err := k.GetLive(ctx, name)
 	if err != nil {
 		return nil, false, err
 	}
@@ -157,7 +158,7 @@ func (k *Keeper) Keep(ctx context.Context, secret *corev1.Secret) (*corev1.Secre
 		if !apierrors.IsConflict(err) {
 			return nil, fmt.Errorf("patching the metadata of Secret %s: %w", secret.Name, err)
 		}
-		fresh, err := k.getLive(ctx, secret.Name)
+		fresh, err := k.GetLive(ctx, secret.Name)
 		if err != nil {
 			return nil, err
 		}

@@ -7,7 +7,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
-	"github.com/capk3s/capk3s/pkg/custody"
 	"github.com/capk3s/capk3s/pkg/k3s"
 )
 
@@ -49,11 +48,11 @@ func (r *reconciler) restore(ctx context.Context, data []Token) (*corev1.Secret,
 		return r.create(ctx, *recovered, RestoredEvent, "put the lost join token back into Secret %s, from a server")
 	}
 	if unreachable {
-		return nil, custody.Errorf(controlplanev1.TokenUnverifiedReason,
+		return nil, later(controlplanev1.TokenUnverifiedReason,
 			"Secret %s is gone. The bootstrap data of the machines hold a token, but no server answers that could say whether it is right; it is put back once one does. If the token is known, create the Secret with it: type cluster.x-k8s.io/secret, key %s",
 			r.name(), serverKey)
 	}
-	return nil, custody.Errorf(controlplanev1.TokenLostReason,
+	return nil, later(controlplanev1.TokenLostReason,
 		"Secret %s is gone, and neither the machines' bootstrap data nor a server gave the token back. No new one is made, because the servers couldn't use it. Create the Secret with the old value: type cluster.x-k8s.io/secret, key %s; it ends /var/lib/rancher/k3s/server/token on each server after the last colon",
 		r.name(), serverKey)
 }

@@ -23,6 +23,9 @@ const (
 	RestoredEvent = "TokenRestored"
 )
 
+// retry is when a server is asked again.
+const retry = 30 * time.Second
+
 // Verdict is what the cluster says about a token.
 type Verdict int
 
@@ -158,12 +161,19 @@ func (r *reconciler) checkDrift(ctx context.Context, token *Token) error {
 	case Accepted:
 		return nil
 	case Refused:
-		return custody.Errorf(controlplanev1.TokenDriftedReason,
+		return later(controlplanev1.TokenDriftedReason,
 			"the servers refuse the token in Secret %s, so no machine is given it. Put back the value that the servers use, which ends /var/lib/rancher/k3s/server/token on each of them after the last colon; if the token was just rotated, restart K3s on the servers",
 			r.name())
 	default:
-		return custody.Errorf(controlplanev1.TokenUnverifiedReason,
+		return later(controlplanev1.TokenUnverifiedReason,
 			"the token in Secret %s isn't the one that the machines were started with, and no server answers that could say whether it is right; waiting for a server",
 			r.name())
 	}
+}
+
+// later is an [*Error] that the cluster's servers may end.
+func later(reason, format string, args ...any) error {
+	err := custody.Errorf(reason, format, args...)
+	err.RetryAfter = retry
+	return err
 }
