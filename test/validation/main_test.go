@@ -21,7 +21,9 @@ import (
 
 var env *testenv.Env
 
-func TestMain(m *testing.M) { testenv.Main(m, &env) }
+func TestMain(m *testing.M) {
+	testenv.Main(m, &env, testenv.WithCRDDirectory("test/sandbox/config/crd/bases"))
+}
 
 // refusal is what a refused request must say: a part of the message, and the field that it is about, with [] for the
 // index of a list. The zero refusal stands for a request that is accepted.
