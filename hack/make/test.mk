@@ -1,30 +1,48 @@
 # Checks and tests.
 
-# Go modules besides the root's that have tests of their own.
-NESTED_MODULES := $(patsubst %/go.mod,%,$(wildcard test/k3s/go.mod))
-GO_TEST := go test -p 2 -timeout 20m $(GO_TEST_FLAGS)
+# Go modules besides the root's that have code of this project.
+NESTED_MODULES := test/k3s
+# Packages are tested two at a time: many start a kube-apiserver.
+GO_TEST := go test -p 2 -timeout 30m $(GO_TEST_FLAGS)
+
+# $(call each_module,COMMAND): runs the command in every nested module, stops at the first failure.
+each_module = @for module in $(NESTED_MODULES); do (cd $$module && echo "$(1)  # in $$module" && $(1)) || exit 1; done
 
 .PHONY: test
-test: generate-check vet lint test-unit ## Run every check and test
+test: generate-check vet lint test-unit test-e2e ## Run every check and test
 
 .PHONY: vet
 vet: ## Run go vet on every module
 	go vet ./...
 	go vet -tags e2e ./test/...
-	@for module in $(NESTED_MODULES); do (cd $$module && go vet ./...) || exit 1; done
+	$(call each_module,go vet ./...)
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run golangci-lint on every module
 	$(GOLANGCI_LINT) run --build-tags e2e ./...
-	@for module in $(NESTED_MODULES); do (cd $$module && $(GOLANGCI_LINT) run ./...) || exit 1; done
+	$(call each_module,$(GOLANGCI_LINT) run ./...)
 
 # The fragment of the binaries decides at parse time what to build; from here on
 # the tests are told where it all is.
-.PHONY: test-unit
-test-unit: export KUBEBUILDER_ASSETS := $(or $(KUBEBUILDER_ASSETS),$(BIN))
-test-unit: test-apiserver ## Run the unit tests and those against a real kube-apiserver
-	$(GO_TEST) ./...
-	@for module in $(NESTED_MODULES); do (cd $$module && $(GO_TEST) ./...) || exit 1; done
+test-unit test-e2e conformance bench: export KUBEBUILDER_ASSETS := $(or $(KUBEBUILDER_ASSETS),$(BIN))
 
-.PHONY: test-apiserver
-test-apiserver: $(if $(KUBERNETES_PROGRAMS),$(KUBERNETES_STAMP)) $(if $(ETCD_PROGRAMS),$(ETCD_STAMP))
+.PHONY: test-unit
+test-unit: deps test-binaries ## Run the tests of all packages, those against a real kube-apiserver included
+	$(GO_TEST) ./...
+	$(call each_module,$(GO_TEST) ./...)
+
+.PHONY: test-e2e
+test-e2e: deps test-binaries ## Run the end-to-end tests in the test world
+	go test -tags e2e -count=1 -timeout 45m $(GO_TEST_FLAGS) ./test/e2e/...
+
+# Empty: the emulator.
+K3S_BINARY ?=
+
+.PHONY: conformance
+conformance: deps test-binaries ## Compare the K3s emulator, or K3S_BINARY=/path/to/k3s, with what K3s does
+	cd test/k3s && K3S_BINARY=$(K3S_BINARY) go test -count=1 -timeout 30m $(GO_TEST_FLAGS) ./conformance/...
+
+.PHONY: bench
+bench: deps test-binaries ## Print sizes of bootstrap data, requests of an idle cluster and memory
+	go test -run '^$$' -bench . -benchtime 1x ./bootstrap/...
+	go test -tags e2e -run '^$$' -bench . -benchtime 1x -timeout 45m ./test/e2e/...
