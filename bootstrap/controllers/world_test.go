@@ -44,7 +44,7 @@ const (
 
 // world is a cluster in a namespace of its own, with a reconciler whose requests are counted.
 type world struct {
-	t        *testing.T
+	t        testing.TB
 	cluster  *clusterv1.Cluster
 	r        *Reconciler
 	counter  *testenv.Counter
@@ -52,7 +52,7 @@ type world struct {
 }
 
 // newWorld has a cluster whose infrastructure is provisioned, and nothing else.
-func newWorld(t *testing.T) *world {
+func newWorld(t testing.TB) *world {
 	t.Helper()
 	cluster := testenv.Cluster(env.Namespace(t), "c")
 	env.Create(t, cluster)
@@ -214,7 +214,7 @@ type userData struct {
 	config map[string]any
 }
 
-func parseUserData(t *testing.T, data []byte) userData {
+func parseUserData(t testing.TB, data []byte) userData {
 	t.Helper()
 	var parsed struct {
 		RunCmd     [][]string                                 `json:"runcmd"`
@@ -256,7 +256,7 @@ type testCA struct {
 	cert, keyPEM, publicPEM string
 }
 
-func newCA(t *testing.T, issuer *testCA) *testCA {
+func newCA(t testing.TB, issuer *testCA) *testCA {
 	t.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
