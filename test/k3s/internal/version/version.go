@@ -8,7 +8,7 @@ import (
 
 // File holds the version when the environment doesn't; the install script
 // writes it.
-const File = "/usr/local/share/k3s/version"
+const File = "/usr/local/bin/k3s.version"
 
 // fallback is played when nobody says otherwise.
 const fallback = "v1.36.3+k3s1"
