@@ -4,6 +4,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"time"
 
 	"go.uber.org/zap"
 	"go.yaml.in/yaml/v2"
@@ -37,7 +38,7 @@ func (s *Server) writeConfig(cluster, state string) (string, error) {
 		"heartbeat-interval":             500,
 		"election-timeout":               5000,
 		"feature-gates":                  "InitialCorruptCheck=true",
-		"watch-progress-notify-interval": "5s",
+		"watch-progress-notify-interval": int64(5 * time.Second), // nanoseconds
 		"logger":                         "zap",
 		"log-level":                      "error",
 		"log-outputs":                    []string{"stderr"},

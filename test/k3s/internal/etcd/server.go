@@ -17,6 +17,8 @@ import (
 	"github.com/sirupsen/logrus"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
+	"google.golang.org/grpc"
+	"google.golang.org/grpc/backoff"
 
 	"github.com/capk3s/capk3s/test/k3s/internal/client"
 	"github.com/capk3s/capk3s/test/k3s/internal/config"
@@ -166,6 +168,11 @@ func (s *Server) newClient(endpoints ...string) (*clientv3.Client, error) {
 		DialKeepAliveTimeout: 10 * time.Second,
 		TLS:                  &tls.Config{RootCAs: pool, Certificates: []tls.Certificate{cert}, MinVersion: tls.VersionTLS12},
 		Logger:               quietLogger(),
+		// etcd starts late on a joining server; don't sleep through that.
+		DialOptions: []grpc.DialOption{grpc.WithConnectParams(grpc.ConnectParams{
+			Backoff:           backoff.Config{BaseDelay: 200 * time.Millisecond, Multiplier: 1.6, Jitter: 0.2, MaxDelay: time.Second},
+			MinConnectTimeout: 2 * time.Second,
+		})},
 	})
 }
 
