@@ -9,12 +9,12 @@ package world
 import (
 	"errors"
 	"fmt"
+	"io"
 	"net/netip"
 	"os"
 	"os/exec"
 	"os/signal"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"syscall"
 )
@@ -26,6 +26,15 @@ const (
 	stageInit   = "init"
 	stageInside = "inside"
 )
+
+// Option changes how a world is opened.
+type Option func(*settings)
+
+type settings struct{ pidFile string }
+
+// PIDFile has the world leave a file outside, by which Join and End find it. It
+// is an error to enter a world whose file belongs to one that is still there.
+func PIDFile(path string) Option { return func(s *settings) { s.pidFile = path } }
 
 // Bridge is the name of the world's bridge, Subnet its network. The bridge has
 // the first address; machines get those that follow, control plane endpoints
@@ -51,14 +60,18 @@ type World struct {
 // with the same arguments and streams, and exits with its exit code; inside it
 // returns. Where no world can be opened it exits with a message that says what
 // is missing.
-func Enter() *World {
+func Enter(options ...Option) *World {
+	var s settings
+	for _, option := range options {
+		option(&s)
+	}
 	switch os.Getenv(stageVariable) {
 	case stageInside:
 		return here()
 	case stageInit:
 		exit(beInit())
 	default:
-		exit(open())
+		exit(open(s))
 	}
 	return nil
 }
@@ -83,9 +96,12 @@ func here() *World {
 }
 
 // open starts the world's init in new namespaces and waits for it.
-func open() (int, error) {
+func open(s settings) (int, error) {
 	if err := checkPrograms(); err != nil {
 		return 0, err
+	}
+	if _, err := find(s.pidFile); err == nil {
+		return 0, errors.New("another one is still running")
 	}
 	self, err := os.Executable()
 	if err != nil {
@@ -96,9 +112,6 @@ func open() (int, error) {
 	cmd.Env = append(os.Environ(), stageVariable+"="+stageInit)
 	cmd.SysProcAttr = &syscall.SysProcAttr{
 		Cloneflags: syscall.CLONE_NEWNS | syscall.CLONE_NEWPID | syscall.CLONE_NEWNET | syscall.CLONE_NEWIPC | syscall.CLONE_NEWUTS,
-		// The kernel ends the world's init when this process ends, and with
-		// that first process all others in its process namespace.
-		Pdeathsig: syscall.SIGKILL,
 		// Signals from the terminal are passed on, rather than had by all.
 		Setpgid: true,
 	}
@@ -107,12 +120,20 @@ func open() (int, error) {
 		cmd.SysProcAttr.UidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Geteuid(), Size: 1}}
 		cmd.SysProcAttr.GidMappings = []syscall.SysProcIDMap{{ContainerID: 0, HostID: os.Getegid(), Size: 1}}
 	}
-	// The death signal is bound to the thread that starts the process.
-	runtime.LockOSThread()
+	lifeline, theirs, err := socketPair()
+	if err != nil {
+		return 0, err
+	}
+	defer lifeline.Close()
+	cmd.ExtraFiles = []*os.File{theirs} // lifelineFD
 	if err := cmd.Start(); err != nil {
 		return 0, explain(err)
 	}
-	return wait(cmd)
+	theirs.Close()
+	if err := s.record(cmd.Process.Pid); err != nil {
+		return 0, err
+	}
+	return wait(cmd, s, lifeline)
 }
 
 // explain says what to do where the system doesn't allow namespaces.
@@ -140,8 +161,15 @@ func checkPrograms() error {
 }
 
 // wait passes signals on to the process until it ends, and returns its exit
-// code. The second interrupt ends it at once.
-func wait(cmd *exec.Cmd) (int, error) {
+// code; or until it is detached, and returns 0. The second interrupt ends it at
+// once.
+func wait(cmd *exec.Cmd, s settings, lifeline io.Reader) (int, error) {
+	letGo := make(chan struct{})
+	go func() {
+		if n, _ := lifeline.Read(make([]byte, 1)); n == 1 {
+			close(letGo)
+		}
+	}()
 	signals := make(chan os.Signal, 8)
 	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
 	ended := make(chan error, 1)
@@ -149,7 +177,10 @@ func wait(cmd *exec.Cmd) (int, error) {
 	interrupts := 0
 	for {
 		select {
+		case <-letGo:
+			return 0, nil
 		case err := <-ended:
+			s.forget()
 			var exit *exec.ExitError
 			if err != nil && !errors.As(err, &exit) {
 				return 0, fmt.Errorf("waiting for the world: %w", err)

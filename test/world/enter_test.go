@@ -5,6 +5,7 @@ import (
 	"net"
 	"os"
 	"os/exec"
+	"path/filepath"
 	"strings"
 	"syscall"
 	"testing"
@@ -16,7 +17,7 @@ import (
 var current *World
 
 func TestMain(m *testing.M) {
-	current = Enter()
+	current = Enter(PIDFile(os.Getenv("WORLD_TEST_PIDFILE")))
 	os.Exit(m.Run())
 }
 
@@ -56,6 +57,9 @@ func TestHelper(t *testing.T) {
 	case "exit":
 		_, _ = os.Stderr.WriteString("to stderr\n")
 		os.Exit(7)
+	case "detach":
+		require.NoError(t, current.Detach())
+		select {}
 	case "linger":
 		// Leaves a process that nothing in the world waits for.
 		require.NoError(t, exec.Command("setsid", "--fork", "sleep", "86399").Run())
@@ -91,4 +95,29 @@ func TestEnter_NothingOutlivesTheProgram(t *testing.T) {
 			}, 10*time.Second, 20*time.Millisecond)
 		})
 	}
+}
+
+func TestDetach_LeavesTheWorldUntilEnd(t *testing.T) {
+	pidFile := filepath.Join(t.TempDir(), "pid")
+	cmd := asked(t, "detach")
+	cmd.Env = append(cmd.Env, "WORLD_TEST_PIDFILE="+pidFile)
+	out, err := cmd.CombinedOutput() // returns once nobody holds the output any more
+	require.NoError(t, err, "%s", out)
+
+	inside, err := Join(pidFile, "ip", "address", "show", Bridge)
+	require.NoError(t, err)
+	shown, err := inside.CombinedOutput()
+	require.NoError(t, err, "%s", shown)
+	require.Contains(t, string(shown), "10.213.0.1/16")
+
+	second := asked(t, "exit")
+	second.Env = append(second.Env, "WORLD_TEST_PIDFILE="+pidFile)
+	out, err = second.CombinedOutput()
+	require.Error(t, err)
+	require.Contains(t, string(out), "another one is still running")
+
+	require.NoError(t, End(pidFile))
+	require.ErrorIs(t, End(pidFile), ErrNoWorld)
+	_, err = Join(pidFile, "true")
+	require.ErrorIs(t, err, ErrNoWorld)
 }

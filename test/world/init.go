@@ -1,6 +1,7 @@
 package world
 
 import (
+	"errors"
 	"fmt"
 	"os"
 	"os/exec"
@@ -13,6 +14,7 @@ import (
 // program proper and reaps every process that loses its parent, until the
 // program ends. The world ends with this process.
 func beInit() (int, error) {
+	lifeline := takeLifeline()
 	if err := furnish(); err != nil {
 		return 0, err
 	}
@@ -30,23 +32,49 @@ func beInit() (int, error) {
 		return 0, fmt.Errorf("starting the program in the world: %w", err)
 	}
 	signals := make(chan os.Signal, 8)
-	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT)
+	signal.Notify(signals, syscall.SIGINT, syscall.SIGTERM, syscall.SIGHUP, syscall.SIGQUIT, detachSignal)
+	gone := make(chan struct{})
 	go func() {
-		for s := range signals {
+		_, _ = lifeline.Read(make([]byte, 1)) // nothing is ever sent this way
+		close(gone)
+	}()
+	cut := gone
+	ended := make(chan int, 1)
+	go reap(program.Pid, ended)
+	for {
+		select {
+		case code := <-ended:
+			return code, nil
+		case <-cut:
+			return 0, errors.New("the program that opened the world has ended")
+		case s := <-signals:
+			if s == detachSignal {
+				cut = nil // never ready
+				if err := letGo(lifeline); err != nil {
+					return 0, err
+				}
+				continue
+			}
 			_ = program.Signal(s) // fails only when it has ended
 		}
-	}()
+	}
+}
+
+// reap waits for every process that ends, and reports the exit code of one.
+func reap(program int, ended chan<- int) {
 	for {
 		var status syscall.WaitStatus
 		pid, err := syscall.Wait4(-1, &status, 0, nil)
-		if err == syscall.EINTR {
+		if errors.Is(err, syscall.EINTR) {
 			continue
 		}
 		if err != nil {
-			return 0, fmt.Errorf("waiting for processes: %w", err)
+			ended <- 1 // no child is left, not even the program
+			return
 		}
-		if pid == program.Pid {
-			return exitCode(status), nil
+		if pid == program {
+			ended <- exitCode(status)
+			return
 		}
 	}
 }
