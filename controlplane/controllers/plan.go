@@ -1,0 +1,100 @@
+package controllers
+
+import (
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+)
+
+// plan is what a reconcile will write besides custody and status. It is decided before the first write.
+type plan struct {
+	// found is the Machine whose KThreesConfig gets the order to found the cluster.
+	found *clusterv1.Machine
+
+	// create is a Machine to be made; delete is one to be deleted.
+	create *creation
+	delete *clusterv1.Machine
+
+	// release are deleting Machines that need not be held back any longer.
+	release []*clusterv1.Machine
+
+	// remove is an etcd member that K3s shall remove.
+	remove *removal
+
+	// waiting says what holds back a change, for the conditions and the events.
+	waiting []hold
+
+	// requeueAfter is set when something is waited for that can't be watched.
+	requeueAfter time.Duration
+}
+
+// creation is a Machine to be made.
+type creation struct {
+	// first says whether the Machine founds the cluster. The order is given later, after the evidence was written.
+	first         bool
+	failureDomain string
+}
+
+// removal is an etcd member to be removed, by way of its Node.
+type removal struct {
+	machine *clusterv1.Machine
+	node    *corev1.Node
+	member  string
+}
+
+// change is a kind of change that can be held back.
+type change string
+
+const (
+	scaleUp      change = "scale up"
+	scaleDown    change = "scale down"
+	removeMember change = "remove etcd member"
+)
+
+// hold says which change is held back, and why.
+type hold struct {
+	change  change
+	message string
+}
+
+const (
+	// pollMembers is the wait for etcd's members, which offer no watch.
+	pollMembers = 3 * time.Second
+
+	// pollFirstStart is the wait for the first answer of the API, before which there is nothing to watch.
+	pollFirstStart = 2 * time.Second
+
+	// pollUnreachable is the fallback for a cluster that doesn't answer; the cluster cache tells when it does.
+	pollUnreachable = 20 * time.Second
+)
+
+// decide plans a reconcile of a control plane that is not being deleted.
+func decide(s *scope) plan {
+	p := plan{}
+	planFounding(s, &p)
+	planHooks(s, &p)
+	planReplicas(s, &p)
+	if p.requeueAfter == 0 {
+		p.requeueAfter = fallbackWait(s)
+	}
+	return p
+}
+
+// fallbackWait is the wait for what can't be watched; none when everything is settled.
+func fallbackWait(s *scope) time.Duration {
+	switch {
+	case s.tokenErr != nil || s.certificatesErr != nil:
+		// A server that could judge or give back what was lost can't be watched.
+		return pollUnreachable
+	case len(s.machines) == 0:
+		return 0
+	case !s.isInitialized():
+		return pollFirstStart
+	case s.workload.nodesErr != nil || s.workload.membersErr != nil && s.embeddedEtcd():
+		return pollUnreachable
+	case s.embeddedEtcd() && (s.workload.joining() != "" || s.workload.voters() != len(s.machines)):
+		return pollMembers
+	}
+	return 0
+}

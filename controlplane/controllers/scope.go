@@ -1,0 +1,128 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/external"
+	"sigs.k8s.io/cluster-api/util/collections"
+	"sigs.k8s.io/cluster-api/util/labels/format"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
+	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
+	"github.com/capk3s/capk3s/pkg/certs"
+	"github.com/capk3s/capk3s/pkg/token"
+)
+
+// scope is what one reconcile knows. It is filled before anything is decided.
+type scope struct {
+	now          time.Time
+	cluster      *clusterv1.Cluster
+	controlPlane *controlplanev1.KThreesControlPlane
+
+	// machines are the Machines of this control plane, those that are being deleted among them.
+	machines collections.Machines
+
+	// configs and infraMachines are what the Machines refer to, by the Machine's name; a missing object is absent.
+	configs       map[string]*bootstrapv1.KThreesConfig
+	infraMachines map[string]*unstructured.Unstructured
+
+	// initialized says whether the cluster was founded, and evidence by what it is known.
+	initialized bool
+	evidence    string
+
+	certificates    *certs.Set
+	certificatesErr error
+	token           *token.Token
+	tokenErr        error
+	kubeconfigErr   error
+
+	workload workload
+}
+
+// readScope reads the objects of the management cluster.
+func (r *Reconciler) readScope(ctx context.Context, cluster *clusterv1.Cluster, controlPlane *controlplanev1.KThreesControlPlane) (*scope, error) {
+	s := &scope{
+		now:           time.Now(),
+		cluster:       cluster,
+		controlPlane:  controlPlane,
+		configs:       map[string]*bootstrapv1.KThreesConfig{},
+		infraMachines: map[string]*unstructured.Unstructured{},
+	}
+	var err error
+	if s.machines, err = listMachines(ctx, r.Client, cluster, controlPlane); err != nil {
+		return nil, err
+	}
+	for name, machine := range s.machines {
+		if err := r.readMachineObjects(ctx, s, name, machine); err != nil {
+			return nil, err
+		}
+	}
+	s.evidence = evidenceOf(cluster, controlPlane, s.machines)
+	s.initialized = s.evidence != ""
+	return s, nil
+}
+
+// listMachines lists the control plane Machines of the cluster that carry the control plane's name: the label
+// survives a backup, which owner references don't.
+func listMachines(ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster, controlPlane *controlplanev1.KThreesControlPlane) (collections.Machines, error) {
+	machines, err := collections.GetFilteredMachinesForCluster(ctx, reader, cluster,
+		collections.ControlPlaneMachines(cluster.Name),
+		func(m *clusterv1.Machine) bool {
+			return format.MustEqualValue(controlPlane.Name, m.Labels[clusterv1.MachineControlPlaneNameLabel])
+		})
+	if err != nil {
+		return nil, fmt.Errorf("listing the control plane Machines of Cluster %s: %w", cluster.Name, err)
+	}
+	return machines, nil
+}
+
+func (r *Reconciler) readMachineObjects(ctx context.Context, s *scope, name string, machine *clusterv1.Machine) error {
+	config := &bootstrapv1.KThreesConfig{}
+	key := client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name}
+	switch err := r.Client.Get(ctx, key, config); {
+	case err == nil:
+		s.configs[name] = config
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading KThreesConfig %s: %w", key.Name, err)
+	}
+
+	infra, err := external.GetObjectFromContractVersionedRef(ctx, r.Client, machine.Spec.InfrastructureRef, machine.Namespace)
+	switch {
+	case err == nil:
+		s.infraMachines[name] = infra
+	case !apierrors.IsNotFound(err):
+		return fmt.Errorf("reading %s %s: %w", machine.Spec.InfrastructureRef.Kind, machine.Spec.InfrastructureRef.Name, err)
+	}
+	return nil
+}
+
+// clock is the time of the reconcile, so that all its parts agree.
+func (s *scope) clock() time.Time { return s.now }
+
+// replicas is the desired number of servers.
+func (s *scope) replicas() int {
+	return int(ptr.Deref(s.controlPlane.Spec.Replicas, 1))
+}
+
+// active are the Machines that are not being deleted.
+func (s *scope) active() collections.Machines {
+	return s.machines.Filter(collections.ActiveMachines)
+}
+
+// deleting are the Machines that are being deleted.
+func (s *scope) deleting() collections.Machines {
+	return s.machines.Filter(collections.HasDeletionTimestamp)
+}
+
+// embeddedEtcd says whether the servers run etcd themselves.
+func (s *scope) embeddedEtcd() bool {
+	_, external := s.controlPlane.Spec.KThreesConfigSpec.ServerConfig.ExtraConfig["datastore-endpoint"]
+	return !external
+}

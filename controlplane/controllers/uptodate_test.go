@@ -1,0 +1,83 @@
+package controllers
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
+)
+
+type jsonValue = apiextensionsv1.JSON
+
+func TestSameConfig_TreatsAbsentNullAndEmptyAlike(t *testing.T) {
+	cases := []struct {
+		name string
+		a, b string
+		same bool
+	}{
+		{"absent and empty object", `{}`, `{"serverConfig":{},"agentConfig":{}}`, true},
+		{"absent and null", `{}`, `{"files":null,"serverConfig":null}`, true},
+		{"absent and empty list", `{}`, `{"preK3sCommands":[],"serverConfig":{"tlsSan":[]}}`, true},
+		{"absent and empty string", `{}`, `{"agentConfig":{"nodeName":""}}`, true},
+		{"extraConfig in another order", `{"serverConfig":{"extraConfig":{"a":1,"b":[true]}}}`, `{"serverConfig":{"extraConfig":{"b":[true],"a":1}}}`, true},
+		{"false is not absent", `{}`, `{"serverConfig":{"disableCloudController":false}}`, false},
+		{"another command", `{"preK3sCommands":["a"]}`, `{"preK3sCommands":["b"]}`, false},
+		{"commands in another order", `{"preK3sCommands":["a","b"]}`, `{"preK3sCommands":["b","a"]}`, false},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			var a, b bootstrapv1.KThreesConfigSpec
+			require.NoError(t, json.Unmarshal([]byte(tc.a), &a))
+			require.NoError(t, json.Unmarshal([]byte(tc.b), &b))
+			assert.Equal(t, tc.same, sameConfig(a, b))
+			assert.Equal(t, tc.same, sameConfig(b, a))
+		})
+	}
+}
+
+func TestOutdatedReasons_NameWhatDiffers(t *testing.T) {
+	cases := []struct {
+		name   string
+		change func(*scope)
+		want   string
+	}{
+		{name: "nothing"},
+		{name: "another build of the same version", change: func(s *scope) { s.controlPlane.Spec.Version = "v1.36.3+k3s2" }, want: "v1.36.3+k3s2 required"},
+		{name: "configuration", change: func(s *scope) {
+			s.controlPlane.Spec.KThreesConfigSpec.PreK3sCommands = []string{"true"}
+		}, want: "KThreesConfig"},
+		{name: "infrastructure template", change: func(s *scope) {
+			infra := &unstructured.Unstructured{Object: map[string]any{}}
+			infra.SetAnnotations(map[string]string{
+				clusterv1.TemplateClonedFromNameAnnotation:      "old",
+				clusterv1.TemplateClonedFromGroupKindAnnotation: "SandboxMachineTemplate.infrastructure.cluster.x-k8s.io",
+			})
+			s.infraMachines["m0"] = infra
+		}, want: "SandboxMachineTemplate"},
+		{name: "metadata is no reason", change: func(s *scope) {
+			s.controlPlane.Spec.MachineTemplate.ObjectMeta.Labels = map[string]string{"a": "b"}
+		}},
+		{name: "a missing KThreesConfig is no reason", change: func(s *scope) { delete(s.configs, "m0") }},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newScope(1)
+			if tc.change != nil {
+				tc.change(s)
+			}
+			reasons := s.outdatedReasons(s.machines["m0"])
+			if tc.want == "" {
+				assert.Empty(t, reasons)
+				return
+			}
+			require.Len(t, reasons, 1)
+			assert.Contains(t, reasons[0], tc.want)
+		})
+	}
+}
