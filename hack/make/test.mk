@@ -6,7 +6,7 @@ NESTED_MODULES := test/k3s
 GO_TEST := go test -p 2 -timeout 30m $(GO_TEST_FLAGS)
 
 # $(call each_module,COMMAND): runs the command in every nested module, stops at the first failure.
-each_module = @for module in $(NESTED_MODULES); do (cd $$module && echo "$(1)  # in $$module" && $(1)) || exit 1; done
+each_module = @for module in $(NESTED_MODULES); do (cd $$module && echo "in $$module: $(1)" && $(1)) || exit 1; done
 
 .PHONY: test
 test: generate-check vet lint test-unit test-e2e ## Run every check and test
