@@ -2,6 +2,7 @@ package token
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"time"
 
@@ -129,6 +130,13 @@ func (r *reconciler) use(ctx context.Context, secret *corev1.Secret) (*Token, er
 		return nil, err
 	}
 	if err := r.checkDrift(ctx, token); err != nil {
+		var drift *Error
+		if errors.As(err, &drift) {
+			err = errors.Join(err, r.withhold(ctx, kept, drift.Reason))
+		}
+		return nil, err
+	}
+	if err := r.withhold(ctx, kept, ""); err != nil {
 		return nil, err
 	}
 	if contested != nil {

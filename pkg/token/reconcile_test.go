@@ -306,6 +306,43 @@ func TestReconcile_LetsTheClusterJudgeAnotherValue(t *testing.T) {
 	}
 }
 
+func TestReconcile_KeepsMachinesFromATokenThatTheServersRefuse(t *testing.T) {
+	f := newFixture(t)
+	f.create(t, map[string]string{"value": newToken})
+	f.data = []token.Token{{Server: oldToken}}
+	lookup := func() (*token.Token, error) {
+		return token.Lookup(context.Background(), env.Client, client.ObjectKeyFromObject(f.Cluster))
+	}
+	for _, step := range []struct {
+		verdict token.Verdict
+		reason  string
+		writes  int
+	}{
+		{token.Unreachable, controlplanev1.TokenUnverifiedReason, 2},
+		{token.Unreachable, controlplanev1.TokenUnverifiedReason, 0},
+		{token.Refused, controlplanev1.TokenDriftedReason, 1},
+		{token.Refused, controlplanev1.TokenDriftedReason, 0},
+	} {
+		f.verdicts[newToken] = step.verdict
+		f.cached.Reset()
+		_, err := f.reconcile()
+		f.requireReason(t, err, step.reason)
+		require.Len(t, f.cached.Writes(), step.writes)
+		_, err = lookup()
+		f.requireReason(t, err, step.reason)
+	}
+
+	f.verdicts[newToken] = token.Accepted
+	f.cached.Reset()
+	_, err := f.reconcile()
+	require.NoError(t, err)
+	require.Len(t, f.cached.Writes(), 1)
+	got, err := lookup()
+	require.NoError(t, err)
+	require.True(t, got.Server == newToken)
+	require.Empty(t, f.read(t).Annotations)
+}
+
 func TestReconcile_AsksNobodyOnceAMachineWasStartedWithTheRotatedToken(t *testing.T) {
 	f := newFixture(t)
 	f.create(t, map[string]string{"value": newToken})

@@ -70,12 +70,16 @@ func (Token) LogValue() slog.Value { return slog.StringValue(redacted) }
 
 // Lookup reads the token of a cluster; it writes nothing and makes nothing. While there is no Secret, the error is
 // NotFound in the sense of apierrors.IsNotFound. A Secret without a usable token gives an [*Error] with reason
-// TokenInvalid.
+// TokenInvalid, and one with a token that the servers refuse, or may refuse, an [*Error] with the reason that
+// [Reconcile] gave.
 func Lookup(ctx context.Context, reader client.Reader, cluster client.ObjectKey) (*Token, error) {
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: cluster.Namespace, Name: SecretName(cluster.Name)}
 	if err := reader.Get(ctx, key, secret); err != nil {
 		return nil, fmt.Errorf("reading Secret %s: %w", key.Name, err)
+	}
+	if err := checkWithheld(secret); err != nil {
+		return nil, err
 	}
 	return fromSecret(secret)
 }
