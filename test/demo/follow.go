@@ -64,11 +64,7 @@ func role(machine *clusterv1.Machine) string {
 // state says in a few words how far a machine is.
 func state(machine *clusterv1.Machine, sandbox *infrav1.SandboxMachine, node *corev1.Node) string {
 	if !machine.DeletionTimestamp.IsZero() {
-		reason := ""
-		if deleting := meta.FindStatusCondition(machine.Status.Conditions, clusterv1.MachineDeletingCondition); deleting != nil {
-			reason = ": " + deleting.Reason
-		}
-		return "leaves" + reason
+		return leaveState(machine)
 	}
 	if sandbox == nil || len(sandbox.Status.Addresses) == 0 {
 		return "waits for " + waitsFor(machine, sandbox)
@@ -89,6 +85,21 @@ func state(machine *clusterv1.Machine, sandbox *infrav1.SandboxMachine, node *co
 		}
 	}
 	return text + ", doesn't vote in etcd yet"
+}
+
+// leaveState says what a machine that is being deleted is waiting for.
+func leaveState(machine *clusterv1.Machine) string {
+	steps := map[string]string{
+		clusterv1.MachineDeletingDrainingNodeReason:                     "is drained",
+		clusterv1.MachineDeletingWaitingForPreTerminateHookReason:       "leaves etcd",
+		clusterv1.MachineDeletingWaitingForInfrastructureDeletionReason: "is switched off",
+		clusterv1.MachineDeletingDeletingNodeReason:                     "loses its Node",
+	}
+	deleting := meta.FindStatusCondition(machine.Status.Conditions, clusterv1.MachineDeletingCondition)
+	if deleting == nil || steps[deleting.Reason] == "" {
+		return "is being deleted"
+	}
+	return "is being deleted: " + steps[deleting.Reason]
 }
 
 func waitsFor(machine *clusterv1.Machine, sandbox *infrav1.SandboxMachine) string {

@@ -48,14 +48,34 @@ func (w *World) Host() (*machine.Host, error) {
 	if err != nil {
 		return nil, err
 	}
+	k3s, err := realK3s()
+	if err != nil {
+		return nil, err
+	}
 	return &machine.Host{
 		Dir:          filepath.Join(w.Dir, "machines"),
 		LogDir:       filepath.Join(w.LogDir, "machines"),
 		BinDir:       filepath.Join(cache, "bin"),
 		AssetsDir:    os.Getenv("KUBEBUILDER_ASSETS"),
-		K3sBinary:    os.Getenv("K3S_BINARY"),
+		K3sBinary:    k3s,
 		Bridge:       Bridge,
 		Subnet:       Subnet,
 		RestartDelay: restartDelay,
 	}, nil
+}
+
+// realK3s is the absolute path of the binary that K3S_BINARY names; empty for none.
+func realK3s() (string, error) {
+	name := os.Getenv("K3S_BINARY")
+	if name == "" {
+		return "", nil
+	}
+	path, err := filepath.Abs(name)
+	if err != nil {
+		return "", fmt.Errorf("finding K3S_BINARY: %w", err)
+	}
+	if _, err := os.Stat(path); err != nil {
+		return "", fmt.Errorf("finding K3S_BINARY: %w", err)
+	}
+	return path, nil
 }
