@@ -63,17 +63,12 @@ func (r *Reconciler) createMachineObjects(ctx context.Context, s *scope, c *crea
 }
 
 func (r *Reconciler) createInfraMachine(ctx context.Context, s *scope, name string) (*unstructured.Unstructured, error) {
-	ref := s.controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef
-	template, err := external.GetObjectFromContractVersionedRef(ctx, r.Client, ref, s.controlPlane.Namespace)
-	if err != nil {
-		return nil, fmt.Errorf("reading %s %s: %w", ref.Kind, ref.Name, err)
-	}
 	owner := ownerReference(s.controlPlane, false)
 	infra, err := external.GenerateTemplate(&external.GenerateTemplateInput{
-		Template: template,
+		Template: s.template.DeepCopy(),
 		TemplateRef: &corev1.ObjectReference{
-			APIVersion: template.GetAPIVersion(), Kind: template.GetKind(),
-			Namespace: template.GetNamespace(), Name: template.GetName(),
+			APIVersion: s.template.GetAPIVersion(), Kind: s.template.GetKind(),
+			Namespace: s.template.GetNamespace(), Name: s.template.GetName(),
 		},
 		Namespace:   s.controlPlane.Namespace,
 		Name:        name,
@@ -82,7 +77,7 @@ func (r *Reconciler) createInfraMachine(ctx context.Context, s *scope, name stri
 		Labels:      ownLabels(s),
 	})
 	if err != nil {
-		return nil, fmt.Errorf("making an infrastructure machine of %s %s: %w", ref.Kind, ref.Name, err)
+		return nil, fmt.Errorf("making an infrastructure machine of %s %s: %w", s.template.GetKind(), s.template.GetName(), err)
 	}
 	if err := r.Client.Create(ctx, infra, client.FieldOwner(fieldManager)); err != nil {
 		return nil, fmt.Errorf("creating %s %s: %w", infra.GetKind(), name, err)

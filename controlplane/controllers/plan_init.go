@@ -48,7 +48,7 @@ func (s *scope) initAllowed() bool {
 
 // planFirst makes the first Machine, unless there is evidence that the cluster existed.
 func planFirst(s *scope, p *plan) {
-	if holds := failed(s, tokenAvailable, certificatesAvailable, endpointKnown, infrastructureProvisioned); len(holds) > 0 {
+	if holds := failed(s, tokenAvailable, certificatesAvailable, endpointKnown, infrastructureProvisioned, templateExists); len(holds) > 0 {
 		p.hold(scaleUp, holds...)
 		return
 	}

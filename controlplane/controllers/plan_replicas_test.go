@@ -25,6 +25,7 @@ func TestDecide_AddsServersOneAtATimeWhenNothingSpeaksAgainstIt(t *testing.T) {
 		{name: "settled", servers: 1, create: true},
 		{name: "token missing", servers: 1, change: func(s *scope) { s.token = nil }, waits: "token"},
 		{name: "certificates missing", servers: 1, change: func(s *scope) { s.certificates = nil }, waits: "certificate"},
+		{name: "infrastructure template missing", servers: 1, change: func(s *scope) { s.template = nil }, waits: "doesn't exist"},
 		{name: "topology about to upgrade", servers: 1, change: func(s *scope) { s.cluster.Spec.Topology.Version = "v1.37.0+k3s1" }, waits: "v1.37.0+k3s1"},
 		{name: "a Machine is being deleted", servers: 3, change: func(s *scope) { markDeleting(s, "m1") }, waits: "m1 is being deleted"},
 		{name: "workload unreachable", servers: 1, change: func(s *scope) { s.workload.nodesErr = errors.New("down") }, waits: "down"},

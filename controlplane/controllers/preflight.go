@@ -19,6 +19,7 @@ var mayAddServer = []check{
 	tokenAvailable,          // a server that joins with a wrong token never starts
 	certificatesAvailable,   // nor one without the CAs
 	endpointKnown,           // it joins through the endpoint
+	templateExists,          // there must be something to make its machine of
 	topologyVersionSettled,  // Cluster API's topology controller is about to change the version
 	noOtherDeletion,         // one change at a time
 	apiReachable,            // the cluster must be able to let it in
@@ -64,6 +65,14 @@ func certificatesAvailable(s *scope) string {
 func endpointKnown(s *scope) string {
 	if !s.cluster.Spec.ControlPlaneEndpoint.IsValid() {
 		return "the Cluster has no control plane endpoint yet"
+	}
+	return ""
+}
+
+func templateExists(s *scope) string {
+	if s.template == nil {
+		ref := s.controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef
+		return fmt.Sprintf("%s %s doesn't exist", ref.Kind, ref.Name)
 	}
 	return ""
 }

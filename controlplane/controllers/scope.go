@@ -33,6 +33,9 @@ type scope struct {
 	configs       map[string]*bootstrapv1.KThreesConfig
 	infraMachines map[string]*unstructured.Unstructured
 
+	// template is the template of the infrastructure machines; nil when it doesn't exist.
+	template *unstructured.Unstructured
+
 	// initialized says whether the cluster was founded, and evidence by what it is known.
 	initialized bool
 	evidence    string
@@ -63,6 +66,9 @@ func (r *Reconciler) readScope(ctx context.Context, cluster *clusterv1.Cluster, 
 		if err := r.readMachineObjects(ctx, s, name, machine); err != nil {
 			return nil, err
 		}
+	}
+	if s.template, err = r.readTemplate(ctx, controlPlane); err != nil {
+		return nil, err
 	}
 	s.evidence = evidenceOf(cluster, controlPlane, s.machines)
 	s.initialized = s.evidence != ""
@@ -101,6 +107,19 @@ func (r *Reconciler) readMachineObjects(ctx context.Context, s *scope, name stri
 		return fmt.Errorf("reading %s %s: %w", machine.Spec.InfrastructureRef.Kind, machine.Spec.InfrastructureRef.Name, err)
 	}
 	return nil
+}
+
+// readTemplate reads the template of the infrastructure machines; nil when it doesn't exist.
+func (r *Reconciler) readTemplate(ctx context.Context, controlPlane *controlplanev1.KThreesControlPlane) (*unstructured.Unstructured, error) {
+	ref := controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef
+	template, err := external.GetObjectFromContractVersionedRef(ctx, r.Client, ref, controlPlane.Namespace)
+	if client.IgnoreNotFound(err) != nil {
+		return nil, fmt.Errorf("reading %s %s: %w", ref.Kind, ref.Name, err)
+	}
+	if err != nil {
+		return nil, nil
+	}
+	return template, nil
 }
 
 // clock is the time of the reconcile, so that all its parts agree.

@@ -53,6 +53,7 @@ func newScope(servers int) *scope {
 				},
 			},
 		},
+		template:      &unstructured.Unstructured{},
 		machines:      collections.New(),
 		configs:       map[string]*bootstrapv1.KThreesConfig{},
 		infraMachines: map[string]*unstructured.Unstructured{},

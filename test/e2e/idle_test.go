@@ -1,0 +1,142 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"os"
+	"slices"
+	"strconv"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+const (
+	// settle is the time after which a cluster at rest has nothing left to do.
+	settle = 30 * time.Second
+
+	// idle is how long nothing may happen.
+	idle = 2 * time.Minute
+
+	operatorUser = "capk3s-manager"
+)
+
+// TestIdle_CostsNothing watches a settled cluster for two minutes.
+func TestIdle_CostsNothing(t *testing.T) {
+	c := newCluster(t, "idle", 1, 1)
+	c.awaitSettled(1, 1)
+	c.awaitQuiet()
+
+	from, keys, connections := time.Now(), metric(t, "capk3s_keys_generated_total"), operatorConnections(t)
+	opened := map[string]bool{}
+	for end := from.Add(idle); time.Now().Before(end); time.Sleep(time.Second) {
+		for connection := range operatorConnections(t) {
+			if !connections[connection] {
+				opened[connection] = true
+			}
+		}
+	}
+	assert.Empty(t, operatorRequests(t, from, "create", "update", "patch", "delete"), "write requests")
+	assert.Empty(t, opened, "new connections")
+	assert.InDelta(t, keys, metric(t, "capk3s_keys_generated_total"), 0, "keys")
+}
+
+// awaitQuiet waits until the operator has written nothing for a while.
+func (c *cluster) awaitQuiet() {
+	c.t.Helper()
+	c.eventually("the operator to come to rest", func(context.Context) error {
+		if writes := operatorRequests(c.t, time.Now().Add(-settle), "create", "update", "patch", "delete"); len(writes) > 0 {
+			return fmt.Errorf("it still writes: %v", writes)
+		}
+		return nil
+	})
+}
+
+// operatorRequests reads the audit log for the operator's requests since a time, as "verb resource/name".
+func operatorRequests(t testing.TB, since time.Time, verbs ...string) []string {
+	t.Helper()
+	file, err := os.Open(management.AuditLog)
+	require.NoError(t, err)
+	defer func() { require.NoError(t, file.Close()) }()
+	var requests []string
+	lines := bufio.NewScanner(file)
+	lines.Buffer(nil, 1<<20)
+	for lines.Scan() {
+		var entry struct {
+			Verb string `json:"verb"`
+			User struct {
+				Username string `json:"username"`
+			} `json:"user"`
+			ObjectRef struct {
+				Resource string `json:"resource"`
+				Name     string `json:"name"`
+			} `json:"objectRef"`
+			RequestReceivedTimestamp time.Time `json:"requestReceivedTimestamp"`
+		}
+		require.NoError(t, json.Unmarshal(lines.Bytes(), &entry))
+		if entry.User.Username == operatorUser && entry.RequestReceivedTimestamp.After(since) && slices.Contains(verbs, entry.Verb) {
+			requests = append(requests, entry.Verb+" "+entry.ObjectRef.Resource+"/"+entry.ObjectRef.Name)
+		}
+	}
+	require.NoError(t, lines.Err())
+	return requests
+}
+
+// metric reads one of the operator's metrics, the sum over its labels; 0 when it has no value yet.
+func metric(t testing.TB, name string) float64 {
+	t.Helper()
+	res, err := http.Get("http://" + management.OperatorMetrics() + "/metrics")
+	require.NoError(t, err)
+	defer func() { require.NoError(t, res.Body.Close()) }()
+	sum, found := 0.0, false
+	lines := bufio.NewScanner(res.Body)
+	for lines.Scan() {
+		series, value, ok := strings.Cut(lines.Text(), " ")
+		if !ok || (series != name && !strings.HasPrefix(series, name+"{")) {
+			continue
+		}
+		number, err := strconv.ParseFloat(value, 64)
+		require.NoError(t, err)
+		sum, found = sum+number, true
+	}
+	require.Truef(t, found, "the operator has a metric %s", name)
+	return sum
+}
+
+// operatorConnections are the operator's outgoing connections: local and remote address. Connections to its own
+// metrics and probes aren't its doing.
+func operatorConnections(t testing.TB) map[string]bool {
+	t.Helper()
+	pid := management.Operator.PID()
+	inodes := map[string]bool{}
+	links, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
+	require.NoError(t, err)
+	for _, link := range links {
+		// A descriptor that was closed meanwhile has no target.
+		target, _ := os.Readlink(fmt.Sprintf("/proc/%d/fd/%s", pid, link.Name()))
+		if inode, ok := strings.CutPrefix(target, "socket:["); ok {
+			inodes[strings.TrimSuffix(inode, "]")] = true
+		}
+	}
+	connections := map[string]bool{}
+	for _, table := range []string{"tcp", "tcp6"} {
+		content, err := os.ReadFile(fmt.Sprintf("/proc/%d/net/%s", pid, table))
+		require.NoError(t, err)
+		for _, line := range strings.Split(string(content), "\n")[1:] {
+			fields := strings.Fields(line)
+			// 01 is an established connection; 6443 is the port of every API server and supervisor here.
+			if len(fields) > 9 && fields[3] == "01" && inodes[fields[9]] && strings.HasSuffix(fields[2], fmt.Sprintf(":%04X", 6443)) {
+				connections[fields[1]+">"+fields[2]] = true
+			}
+		}
+	}
+	return connections
+}

@@ -1,0 +1,78 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
+)
+
+// neighbours is the number of clusters of which one hangs.
+const neighbours = 10
+
+// TestHangingCluster_DoesNotDelayItsNeighbours freezes the only server of one cluster, so that its kernel accepts
+// connections that nobody answers, and measures how long a change to each of the others takes.
+func TestHangingCluster_DoesNotDelayItsNeighbours(t *testing.T) {
+	clusters := make([]*cluster, neighbours)
+	for i := range clusters {
+		clusters[i] = newCluster(t, fmt.Sprintf("isolation-%d", i), 1, 0)
+		clusters[i].awaitSettled(1, 0)
+	}
+	hanging, others := clusters[0], clusters[1:]
+	undisturbed := slowestChange(t, others, "before")
+
+	ctx := context.Background()
+	machine, err := management.Host.Open(hanging.namespace, hanging.servers()[0].Name)
+	require.NoError(t, err)
+	require.NoError(t, machine.Freeze(ctx))
+	t.Cleanup(func() { require.NoError(t, machine.Thaw(ctx)) })
+	hanging.eventually("its control plane is seen to hang", func(context.Context) error {
+		if conditions.IsTrue(hanging.controlPlane(), controlplanev1.AvailableCondition) {
+			return fmt.Errorf("still available")
+		}
+		return nil
+	})
+
+	disturbed := slowestChange(t, others, "after")
+	t.Logf("slowest change: %s before, %s while a cluster hangs", undisturbed, disturbed)
+	require.Less(t, disturbed-undisturbed, time.Second)
+}
+
+// slowestChange changes every cluster's Machine template at once and returns the time until the last Machine has it.
+func slowestChange(t *testing.T, clusters []*cluster, value string) time.Duration {
+	t.Helper()
+	start := time.Now()
+	for _, c := range clusters {
+		c.patch(c.controlPlane(), fmt.Sprintf(`{"spec":{"machineTemplate":{"metadata":{"labels":{"test":%q}}}}}`, value))
+	}
+	for _, c := range clusters {
+		c.eventually("label "+value, func(context.Context) error {
+			for _, machine := range c.servers() {
+				if machine.Labels["test"] != value {
+					return fmt.Errorf("Machine %s has no label yet", machine.Name)
+				}
+			}
+			return nil
+		})
+	}
+	return time.Since(start)
+}
+
+// servers lists the Machines of the control plane.
+func (c *cluster) servers() []clusterv1.Machine {
+	c.t.Helper()
+	list := &clusterv1.MachineList{}
+	require.NoError(c.t, management.Client.List(context.Background(), list, client.InNamespace(c.namespace),
+		client.HasLabels{clusterv1.MachineControlPlaneLabel}))
+	return slices.DeleteFunc(list.Items, func(m clusterv1.Machine) bool { return !m.DeletionTimestamp.IsZero() })
+}

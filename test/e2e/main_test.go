@@ -1,0 +1,36 @@
+//go:build e2e
+
+// Package e2e tests the operator in the test world: a real management cluster, machines that real cloud-init boots,
+// and K3s servers that are emulated but for their real etcd and kube-apiserver.
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"testing"
+
+	"github.com/go-logr/logr"
+	ctrl "sigs.k8s.io/controller-runtime"
+
+	"github.com/capk3s/capk3s/test/world"
+)
+
+// management is the management cluster that the tests share.
+var management *world.Management
+
+func TestMain(m *testing.M) {
+	w := world.Enter()
+	ctrl.SetLogger(logr.Discard())
+	var err error
+	management, err = w.StartManagement(context.Background(), world.ManagementOptions{
+		Progress: func(what string) { fmt.Println("starting", what) },
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	code := m.Run()
+	management.Stop()
+	os.Exit(code)
+}

@@ -1,0 +1,107 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"bufio"
+	"bytes"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+)
+
+// etcdEvent is a line of the record that each server keeps of its etcd.
+type etcdEvent struct {
+	Time   time.Time `json:"time"`
+	Member string    `json:"member"`
+	Event  string    `json:"event"`
+	Target string    `json:"target"`
+	Voters []string  `json:"voters"`
+}
+
+// etcdEvents reads the records of all servers that the cluster ever had, in the order of time.
+func (c *cluster) etcdEvents() []etcdEvent {
+	c.t.Helper()
+	files, err := filepath.Glob(filepath.Join(management.Host.LogDir, c.namespace+"_*", "k3s", "etcd-members.jsonl"))
+	require.NoError(c.t, err)
+	require.NotEmpty(c.t, files)
+	var events []etcdEvent
+	for _, file := range files {
+		content, err := os.ReadFile(file)
+		require.NoError(c.t, err)
+		lines := bufio.NewScanner(bytes.NewReader(content))
+		for lines.Scan() {
+			var event etcdEvent
+			require.NoError(c.t, json.Unmarshal(lines.Bytes(), &event))
+			events = append(events, event)
+		}
+	}
+	slices.SortFunc(events, func(a, b etcdEvent) int { return a.Time.Compare(b.Time) })
+	return events
+}
+
+// requireQuorumAllAlong checks that no server saw the quorum lost while it was a member.
+func (c *cluster) requireQuorumAllAlong() {
+	c.t.Helper()
+	removed := map[string]bool{}
+	changes := 0
+	for _, event := range c.etcdEvents() {
+		switch event.Event {
+		case "remove":
+			removed[event.Target] = true
+			changes++
+		case "add-learner", "promote":
+			changes++
+		case "quorum-lost":
+			assert.Truef(c.t, removed[event.Member], "member %s lost the quorum at %s", event.Member, event.Time)
+		}
+	}
+	c.t.Logf("%d changes of etcd's members", changes)
+	require.NotZero(c.t, changes)
+}
+
+// requireNothingLeft checks that the namespace holds nothing of the cluster, and that none of its machines runs.
+func (c *cluster) requireNothingLeft() {
+	c.t.Helper()
+	out, err := management.Kubectl(c.t.Context(), "get", "-n", c.namespace, "-o", "name", "--ignore-not-found",
+		"secrets,configmaps,clusters.cluster.x-k8s.io,machines,machinesets,machinedeployments,kthreescontrolplanes,kthreesconfigs,"+
+			"kthreesconfigtemplates,sandboxclusters,sandboxmachines,sandboxmachinetemplates")
+	require.NoError(c.t, err)
+	var left []string
+	for _, name := range strings.Fields(out) {
+		// Kubernetes' own.
+		if name != "configmap/kube-root-ca.crt" {
+			left = append(left, name)
+		}
+	}
+	assert.Empty(c.t, left)
+
+	machines, err := management.Host.List()
+	require.NoError(c.t, err)
+	for _, machine := range machines {
+		assert.NotEqual(c.t, c.namespace, machine.Namespace(), "machine %s is still there", machine.Name())
+	}
+	assert.Empty(c.t, c.processes())
+}
+
+// processes are the command lines of processes that belong to a machine of the cluster.
+func (c *cluster) processes() []string {
+	c.t.Helper()
+	files, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(c.t, err)
+	var found []string
+	for _, file := range files {
+		// A process that ended meanwhile has no command line.
+		content, _ := os.ReadFile(file)
+		if bytes.Contains(content, []byte(c.namespace+"_")) {
+			found = append(found, strings.ReplaceAll(string(content), "\x00", " "))
+		}
+	}
+	return found
+}
