@@ -91,8 +91,10 @@ func NewSupervisor(endpoint string, serverCAs []byte, certificate tls.Certificat
 	}
 	return &Supervisor{
 		endpoint: endpoint,
-		withCert: newHTTPClient(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12,
-			Certificates: []tls.Certificate{certificate}}),
+		withCert: newHTTPClient(&tls.Config{
+			RootCAs: roots, MinVersion: tls.VersionTLS12,
+			Certificates: []tls.Certificate{certificate},
+		}),
 		anonymous: newHTTPClient(&tls.Config{RootCAs: roots, MinVersion: tls.VersionTLS12}),
 	}, nil
 }

@@ -317,11 +317,15 @@ func (s *service) waitStarted(ctx context.Context, cmd *exec.Cmd, started func()
 		return err
 	}
 	started()
-	ended := make(chan error, 1)
-	go func() { ended <- cmd.Wait() }()
+	ended := make(chan struct{})
+	var exit error
+	go func() {
+		defer close(ended)
+		exit = cmd.Wait()
+	}()
 	select {
-	case err := <-ended:
-		return err
+	case <-ended:
+		return exit
 	case <-ctx.Done():
 	}
 	s.update(func(st *State) { st.Active, st.Sub = "deactivating", "stop-sigterm" })
