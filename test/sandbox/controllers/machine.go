@@ -43,7 +43,7 @@ type Machine struct {
 }
 
 // SetupWithManager registers the controller; it sees changes of Machines and Clusters.
-func (r *Machine) SetupWithManager(ctx context.Context, mgr ctrl.Manager) error {
+func (r *Machine) SetupWithManager(mgr ctrl.Manager) error {
 	ofCluster, err := util.ClusterToTypedObjectsMapper(mgr.GetClient(), &infrav1.SandboxMachineList{}, mgr.GetScheme())
 	if err != nil {
 		return err

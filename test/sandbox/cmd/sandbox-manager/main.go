@@ -72,7 +72,7 @@ func run(ctx context.Context) error {
 		return fmt.Errorf("setting up SandboxClusters: %w", err)
 	}
 	machines := &controllers.Machine{Client: mgr.GetClient(), APIReader: mgr.GetAPIReader(), Host: host}
-	if err := machines.SetupWithManager(ctx, mgr); err != nil {
+	if err := machines.SetupWithManager(mgr); err != nil {
 		return fmt.Errorf("setting up SandboxMachines: %w", err)
 	}
 	synced := func(request *http.Request) error {
