@@ -1,16 +1,20 @@
 package controllers
 
 import (
+	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
+	"github.com/capk3s/capk3s/test/testenv"
 )
 
 func (w *world) lockIsHeld() bool {
@@ -94,4 +98,26 @@ func TestReconcile_LockIsFreeAfterARefusal(t *testing.T) {
 	w.mustReconcile(config)
 	require.Equal(t, bootstrapv1.InvalidConfigReason, conditions.GetReason(config, bootstrapv1.DataSecretAvailableCondition))
 	require.False(t, w.lockIsHeld())
+}
+
+// Whichever write fails, the next pass completes the work: one Secret, one founder.
+func TestReconcile_CrashBetweenAnyTwoWritesConverges(t *testing.T) {
+	broken := errors.New("broken")
+	for _, verb := range []testenv.Verb{testenv.Create, testenv.Patch} {
+		for nth := 1; nth <= 3; nth++ {
+			t.Run(fmt.Sprintf("%s %d", verb, nth), func(t *testing.T) {
+				w := newWorld(t).complete()
+				config := w.machine("m", bootstrapv1.OrderInit)
+				failing := testenv.FailOn(env.Client, verb, nth, broken)
+				w.r.Client = failing
+				_, firstErr := w.reconcile(config)
+
+				w.r.Client = env.Client
+				w.mustReconcile(config)
+				require.Equal(t, true, w.requireData(config).config["cluster-init"], "%v", firstErr)
+				require.True(t, metav1.IsControlledBy(w.secret(config), config))
+				require.Contains(t, config.Annotations, clusterv1.MachineCertificatesExpiryDateAnnotation)
+			})
+		}
+	}
 }

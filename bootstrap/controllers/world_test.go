@@ -58,8 +58,10 @@ func newWorld(t testing.TB) *world {
 	env.Create(t, cluster)
 	counting, counter := testenv.Count(env.Client)
 	recorder := events.NewFakeRecorder(100)
-	w := &world{t: t, cluster: cluster, counter: counter, recorder: recorder,
-		r: &Reconciler{Client: counting, APIReader: counting, Recorder: recorder}}
+	w := &world{
+		t: t, cluster: cluster, counter: counter, recorder: recorder,
+		r: &Reconciler{Client: counting, APIReader: counting, Recorder: recorder},
+	}
 	w.provision()
 	return w
 }

@@ -36,7 +36,8 @@ func (d document) encode() ([]byte, error) {
 	}
 	root := &yaml.Node{Kind: yaml.MappingNode, Content: []*yaml.Node{
 		plain("write_files"), files,
-		plain("runcmd"), {Kind: yaml.SequenceNode, Content: []*yaml.Node{command}},
+		plain("runcmd"),
+		{Kind: yaml.SequenceNode, Content: []*yaml.Node{command}},
 	}}
 
 	var out bytes.Buffer

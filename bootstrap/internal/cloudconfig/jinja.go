@@ -16,7 +16,7 @@ const byteOrderMark = "\ufeff"
 const (
 	nameForm    = `[A-Za-z_][A-Za-z0-9_]*`
 	stringForm  = `(?:'[ !#-&(-\[\]-~]*'|"[ !#-&(-\[\]-~]*")`
-	literalForm = `(?:` + stringForm + `|-?[0-9]+|[Tt]rue|[Ff]alse)`
+	literalForm = `(?:` + stringForm + `|-?[0-9]+|true|True|false|False)`
 	argForm     = `(?:` + nameForm + `\s*=\s*)?` + literalForm
 	argsForm    = `\(\s*(?:` + argForm + `(?:\s*,\s*` + argForm + `)*)?\s*\)`
 	indexForm   = `\[\s*(?:` + literalForm + `|(?:-?[0-9]+)?:(?:-?[0-9]+)?)\s*\]`

@@ -123,23 +123,28 @@ func TestFromAPI(t *testing.T) {
 		want   File
 	}{
 		"inline": {
-			bootstrapv1.File{Path: "/f", Content: "c", Owner: "a:b", Permissions: "0640", Append: ptr.To(true)}, nil,
+			bootstrapv1.File{Path: "/f", Content: "c", Owner: "a:b", Permissions: "0640", Append: ptr.To(true)},
+			nil,
 			File{Path: "/f", Content: []byte("c"), Owner: "a:b", Permissions: "0640", Append: true, Rendered: true},
 		},
 		"base64": {
-			bootstrapv1.File{Path: "/f", Content: b64([]byte("c")) + "\n", Encoding: bootstrapv1.Base64}, nil,
+			bootstrapv1.File{Path: "/f", Content: b64([]byte("c")) + "\n", Encoding: bootstrapv1.Base64},
+			nil,
 			File{Path: "/f", Content: []byte("c")},
 		},
 		"gzip and base64": {
-			bootstrapv1.File{Path: "/f", Content: b64(zipped), Encoding: bootstrapv1.GzipBase64}, nil,
+			bootstrapv1.File{Path: "/f", Content: b64(zipped), Encoding: bootstrapv1.GzipBase64},
+			nil,
 			File{Path: "/f", Content: zipped, Gzipped: true},
 		},
 		"Secret": {
-			bootstrapv1.File{Path: "/f", ContentFrom: fromSecret}, []byte{0xff},
+			bootstrapv1.File{Path: "/f", ContentFrom: fromSecret},
+			[]byte{0xff},
 			File{Path: "/f", Content: []byte{0xff}, Permissions: "0600"},
 		},
 		"Secret with gzip and permissions": {
-			bootstrapv1.File{Path: "/f", ContentFrom: fromSecret, Encoding: bootstrapv1.Gzip, Permissions: "0644"}, zipped,
+			bootstrapv1.File{Path: "/f", ContentFrom: fromSecret, Encoding: bootstrapv1.Gzip, Permissions: "0644"},
+			zipped,
 			File{Path: "/f", Content: zipped, Gzipped: true, Permissions: "0644"},
 		},
 	}

@@ -62,16 +62,14 @@ func (g generator) text(pieces []string, expressions []text) text {
 	return text{t.written + literal, t.arrives + literal}
 }
 
-var (
-	expressions = []text{
-		{"{{ ds.meta_data.local_hostname }}", testHostname},
-		{"{{v1.instance_id}}", testInstanceID},
-		{"{{ instance_id|upper }}", strings.ToUpper(testInstanceID)},
-		{"{{ ds['meta_data'][\"local-hostname\"].split('-')[0] }}", "node"},
-		{"{{ v1.nothing | default('a {{ b', true) }}", "a {{ b"},
-		{"{{ ds.meta_data.odd }}", testOddValue},
-	}
-)
+var expressions = []text{
+	{"{{ ds.meta_data.local_hostname }}", testHostname},
+	{"{{v1.instance_id}}", testInstanceID},
+	{"{{ instance_id|upper }}", strings.ToUpper(testInstanceID)},
+	{"{{ ds['meta_data'][\"local-hostname\"].split('-')[0] }}", "node"},
+	{"{{ v1.nothing | default('a {{ b', true) }}", "a {{ b"},
+	{"{{ ds.meta_data.odd }}", testOddValue},
+}
 
 type spec struct {
 	machine  Machine
@@ -132,15 +130,17 @@ func (g generator) addFile(s *spec, path string, pieces []string) {
 	s.machine.Files = append(s.machine.Files, file)
 	if g.IntN(4) == 0 {
 		more := g.text(pieces, expressions)
-		s.machine.Files = append(s.machine.Files, File{Path: path, Content: []byte(more.written), Rendered: true, Append: true,
-			Permissions: file.Permissions, Owner: file.Owner})
+		s.machine.Files = append(s.machine.Files, File{
+			Path: path, Content: []byte(more.written), Rendered: true, Append: true,
+			Permissions: file.Permissions, Owner: file.Owner,
+		})
 		s.files[path] = text{"", content.arrives + more.arrives}
 	}
 }
 
 // Bytes in are bytes on disk, whatever they are, but for the expressions over the instance data.
 func TestProperty_BytesArrive(t *testing.T) {
-	seeds := []uint64{1, 2, uint64(time.Now().UnixNano())}
+	seeds := []uint64{1, uint64(time.Now().UnixNano())}
 	if given, err := strconv.ParseUint(os.Getenv("CLOUDCONFIG_SEED"), 10, 64); err == nil {
 		seeds = []uint64{given}
 	}
