@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"strings"
 
 	"github.com/capk3s/capk3s/test/world"
 )
@@ -45,9 +46,13 @@ func shell(pidFile string) error {
 	if err != nil {
 		return err
 	}
+	path := []string{filepath.Join(cache, "bin"), os.Getenv("PATH")}
+	if assets := os.Getenv("KUBEBUILDER_ASSETS"); assets != "" {
+		path = append([]string{assets}, path...)
+	}
 	cmd.Env = append(os.Environ(),
 		"KUBECONFIG=/run/world/management/admin.kubeconfig", "CLUSTERCTL_DISABLE_VERSIONCHECK=true",
-		"PATH="+os.Getenv("KUBEBUILDER_ASSETS")+":"+filepath.Join(cache, "bin")+":"+os.Getenv("PATH"))
+		"PATH="+strings.Join(path, ":"))
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = os.Stdin, os.Stdout, os.Stderr
 	var exit *exec.ExitError
 	if err := cmd.Run(); err != nil && !errors.As(err, &exit) {
