@@ -17,6 +17,9 @@ import (
 type computer struct {
 	t   *testing.T
 	dir string
+
+	// hidden are programs that the computer doesn't have.
+	hidden []string
 }
 
 // What instance data the computers have.
@@ -124,6 +127,9 @@ func (c *computer) run(command ...string) (string, error) {
 	for _, dir := range []string{"/etc", "/var", "/run", "/root", "/usr/local/bin"} {
 		args = append(args, "--bind", c.path(dir), dir)
 	}
+	for _, program := range c.hidden {
+		args = append(args, "--ro-bind-try", os.DevNull, program)
+	}
 	args = append(args, "env", "-i", "PATH=/usr/local/bin:/usr/bin:/bin:/usr/sbin:/sbin", "LC_ALL=C.UTF-8")
 	out, err := exec.Command("bwrap", append(args, command...)...).CombinedOutput()
 	return string(out), err
@@ -224,6 +230,31 @@ func TestScript_FailureIsVisible(t *testing.T) {
 			if tt.tries > 0 {
 				require.Equal(t, tt.tries, strings.Count(c.read("/root/tries"), "\n"))
 			}
+		})
+	}
+}
+
+// OpenRC says that a service runs as soon as its process does; whether K3s is up is asked of its own API.
+func TestScript_OpenRC(t *testing.T) {
+	for role, want := range map[Role]struct{ service, kubeconfig string }{
+		JoiningServer: {"k3s", "/var/lib/rancher/k3s/server/cred/admin.kubeconfig"},
+		Worker:        {"k3s-agent", "/var/lib/rancher/k3s/agent/kubelet.kubeconfig"},
+	} {
+		t.Run(string(role), func(t *testing.T) {
+			c := newComputer(t)
+			require.NoError(t, os.Remove(c.path("/usr/local/bin/systemctl")))
+			for _, dir := range []string{"/usr/bin/", "/bin/"} {
+				if _, err := os.Stat(dir + "systemctl"); err == nil {
+					c.hidden = append(c.hidden, dir+"systemctl")
+				}
+			}
+			c.command("rc-service", `echo "rc-service $*" >>/root/calls`)
+			c.command("k3s", `echo "k3s $*" >>/root/calls; test "$(grep -c k3s /root/calls)" -ge 4`)
+			log, err := c.bootstrap(testMachine(role))
+			require.NoError(t, err, log)
+			probe := "k3s kubectl --kubeconfig " + want.kubeconfig + " get --raw /readyz\n"
+			require.Equal(t, "rc-service "+want.service+" start\n"+strings.Repeat(probe, 3), c.read("/root/calls"))
+			require.True(t, c.exists(sentinel))
 		})
 	}
 }
