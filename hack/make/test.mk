@@ -37,6 +37,7 @@ test-e2e: deps test-binaries ## Run the end-to-end tests in the test world
 
 # Empty: the emulator.
 K3S_BINARY ?=
+override K3S_BINARY := $(abspath $(K3S_BINARY))
 
 .PHONY: conformance
 conformance: deps test-binaries ## Compare the K3s emulator, or K3S_BINARY=/path/to/k3s, with what K3s does
