@@ -40,8 +40,9 @@ func (s *Server) writeConfig(cluster, state string) (string, error) {
 		"feature-gates":                  "InitialCorruptCheck=true",
 		"watch-progress-notify-interval": int64(5 * time.Second), // nanoseconds
 		"logger":                         "zap",
-		"log-level":                      "error",
-		"log-outputs":                    []string{"stderr"},
+		// What is wrong with etcd shows in what its clients say.
+		"log-level":   "dpanic",
+		"log-outputs": []string{"stderr"},
 	}
 	if s.opts.Standalone {
 		// Real K3s has no etcd ports open with SQLite.

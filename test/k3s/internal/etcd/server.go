@@ -87,6 +87,9 @@ func New(opts Options) (*Server, error) {
 	}
 	if opts.Standalone {
 		s.dir = StandaloneDir(opts.Control.DataDir)
+		if err := markSQLite(opts.Control.DataDir); err != nil {
+			return nil, err
+		}
 	} else if err := s.checkTombstone(); err != nil {
 		return nil, err
 	}
@@ -96,6 +99,19 @@ func New(opts Options) (*Server, error) {
 	var err error
 	s.client, err = s.newClient(Endpoint)
 	return s, err
+}
+
+// markSQLite leaves the file that tells others that K3s uses SQLite.
+func markSQLite(serverDir string) error {
+	path := filepath.Join(serverDir, "db", "state.db")
+	if err := os.MkdirAll(filepath.Dir(path), 0o700); err != nil {
+		return err
+	}
+	file, err := os.OpenFile(path, os.O_CREATE|os.O_RDONLY, 0o600)
+	if err != nil {
+		return err
+	}
+	return file.Close()
 }
 
 func (s *Server) tombstone() string { return filepath.Join(s.dir, "tombstone") }
