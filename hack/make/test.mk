@@ -9,18 +9,18 @@ GO_TEST := go test -p 2 -timeout 30m $(GO_TEST_FLAGS)
 each_module = @for module in $(NESTED_MODULES); do (cd $$module && echo "in $$module: $(1)" && $(1)) || exit 1; done
 
 .PHONY: test
-test: generate-check vet lint test-unit test-e2e ## Run every check and test
+test: generate-check vet lint test-unit conformance test-e2e ## Run every check and test
 
 .PHONY: vet
 vet: ## Run go vet on every module
 	go vet ./...
 	go vet -tags e2e ./test/...
-	$(call each_module,go vet ./...)
+	$(call each_module,go vet -tags conformance ./...)
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run golangci-lint on every module
 	$(GOLANGCI_LINT) run --build-tags e2e ./...
-	$(call each_module,$(GOLANGCI_LINT) run ./...)
+	$(call each_module,$(GOLANGCI_LINT) run --build-tags conformance ./...)
 
 # The fragment of the binaries decides at parse time what to build; from here on
 # the tests are told where it all is.
@@ -41,7 +41,7 @@ override K3S_BINARY := $(abspath $(K3S_BINARY))
 
 .PHONY: conformance
 conformance: deps test-binaries ## Compare the K3s emulator, or K3S_BINARY=/path/to/k3s, with what K3s does
-	cd test/k3s && K3S_BINARY=$(K3S_BINARY) go test -count=1 -timeout 30m $(GO_TEST_FLAGS) ./conformance/...
+	cd test/k3s && K3S_BINARY=$(K3S_BINARY) go test -tags conformance -count=1 -timeout 30m $(GO_TEST_FLAGS) ./conformance/...
 
 .PHONY: bench
 bench: deps test-binaries ## Print sizes of bootstrap data, requests of an idle cluster and memory

@@ -1,0 +1,83 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+const (
+	// foreign is the number of Secrets in the management cluster that have nothing to do with the operator.
+	foreign = 20_000
+
+	// foreignSize is the size of each in bytes.
+	foreignSize = 1_000
+)
+
+// BenchmarkOperator measures one operator with one settled cluster: its requests in an idle minute, its resident
+// memory, and its memory again among many foreign Secrets.
+func BenchmarkOperator(b *testing.B) {
+	c := newCluster(b, "bench", 1, 1)
+	c.awaitSettled(1, 1)
+	c.awaitQuiet()
+
+	from := time.Now()
+	time.Sleep(time.Minute) // the minute that is measured
+	requests := operatorRequests(b, from, "get", "list", "watch", "create", "update", "patch", "delete")
+	b.ReportMetric(float64(len(requests)), "requests/cluster/idle-minute")
+	b.ReportMetric(residentMegabytes(b), "MB-resident")
+
+	createForeignSecrets(b)
+	b.ReportMetric(residentMegabytes(b), fmt.Sprintf("MB-resident-with-%d-foreign-secrets", foreign))
+	b.ReportMetric(0, "ns/op") // says nothing here
+}
+
+// residentMegabytes is the operator's resident memory.
+func residentMegabytes(t testing.TB) float64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", management.Operator.PID()))
+	require.NoError(t, err)
+	_, rest, found := strings.Cut(string(status), "VmRSS:")
+	require.True(t, found)
+	var kilobytes float64
+	_, err = fmt.Sscanf(rest, "%f kB", &kilobytes)
+	require.NoError(t, err)
+	return kilobytes / 1024
+}
+
+func createForeignSecrets(b *testing.B) {
+	b.Helper()
+	ctx := context.Background()
+	namespace := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: "foreign"}}
+	require.NoError(b, management.Client.Create(ctx, namespace))
+	b.Cleanup(func() { require.NoError(b, management.Client.Delete(ctx, namespace)) })
+
+	value := []byte(strings.Repeat("x", foreignSize))
+	var group errgroup.Group
+	group.SetLimit(16)
+	for i := range foreign {
+		group.Go(func() error {
+			return management.Client.Create(ctx, &corev1.Secret{
+				ObjectMeta: metav1.ObjectMeta{Namespace: namespace.Name, Name: fmt.Sprintf("s-%05d", i)},
+				Data:       map[string][]byte{"value": value},
+			})
+		})
+	}
+	require.NoError(b, group.Wait())
+
+	secrets := &metav1.PartialObjectMetadataList{}
+	secrets.SetGroupVersionKind(corev1.SchemeGroupVersion.WithKind("SecretList"))
+	require.NoError(b, management.Client.List(ctx, secrets, client.InNamespace(namespace.Name)))
+	require.Len(b, secrets.Items, foreign)
+}
