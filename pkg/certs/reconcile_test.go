@@ -214,6 +214,22 @@ func TestReconcile_ParallelReconcilersAgreeOnOneSet(t *testing.T) {
 	requireOneRoot(t, sets[0])
 }
 
+func TestReconcile_SignsWithTheRootThatAnotherReconcilerStoredFirst(t *testing.T) {
+	f := newFixture(t)
+	root, err := newRoot(now)
+	require.NoError(t, err)
+	f.Client = testenv.Before(f.Client.(client.WithWatch), testenv.Create, 1, func(testenv.Call) error {
+		f.put(t, Root, map[string]string{certKey: string(root.Cert), keyKey: string(root.Key)}, func(s *corev1.Secret) {
+			s.Labels[controlplanev1.ManagedLabel] = ""
+		})
+		return nil
+	})
+	set, err := f.reconcile()
+	require.NoError(t, err)
+	require.Equal(t, root.Cert, f.read(t, "c-root").Data["tls.crt"])
+	requireOneRoot(t, set)
+}
+
 func requireOneRoot(t *testing.T, set *Set) {
 	t.Helper()
 	root, _ := set.Pair(Root)
