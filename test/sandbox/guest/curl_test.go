@@ -30,3 +30,11 @@ func TestCurl_RefusesUnknownAddresses(t *testing.T) {
 		})
 	}
 }
+
+func TestParseCurl_TakesValuesOfOptionsForWhatTheyAre(t *testing.T) {
+	target, output, fail, silent := parseCurl([]string{"-fsSL", "https://get.k3s.io", "--retry", "5", "-H", "A: b", "-o", "file"})
+	require.Equal(t, "https://get.k3s.io", target)
+	require.Equal(t, "file", output)
+	require.True(t, fail)
+	require.False(t, silent, "-S shows errors")
+}

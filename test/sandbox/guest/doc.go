@@ -30,9 +30,10 @@ const (
 	Sentinel = "/run/cluster-api/bootstrap-success.complete"
 	// CloudInitResult is written by cloud-init once all its stages have run.
 	CloudInitResult = "/run/cloud-init/result.json"
+	// Socket is where the service manager listens, as soon as the machine is up.
+	Socket = runDir + "/manager.sock"
 
 	unitDir = "/etc/systemd/system"
 	runDir  = "/run/sandbox"
 	logDir  = "/var/log"
-	socket  = runDir + "/manager.sock"
 )

@@ -26,7 +26,7 @@ func Init(restartDelay time.Duration, console io.Writer) int {
 			return 1
 		}
 	}
-	listener, err := net.Listen("unix", socket)
+	listener, err := net.Listen("unix", Socket)
 	if err != nil {
 		fmt.Fprintln(console, "init: opening the service manager's socket:", err)
 		return 1

@@ -27,7 +27,7 @@ func Systemctl(args []string, stdout, stderr io.Writer) int {
 
 func ask(args []string) (Response, error) {
 	var response Response
-	conn, err := net.Dial("unix", socket)
+	conn, err := net.Dial("unix", Socket)
 	if err != nil {
 		return response, err
 	}

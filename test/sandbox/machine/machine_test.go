@@ -252,3 +252,34 @@ func TestMachine_InstallCapturesEnvironmentAndArguments(t *testing.T) {
 	require.NoError(t, err)
 	require.Contains(t, out, "No change detected so skipping service start")
 }
+
+func TestMachine_RunsARealServerBesideAnEmulatedNode(t *testing.T) {
+	host := newHost(t)
+	host.K3sBinary = filepath.Join(t.TempDir(), "real-k3s")
+	require.NoError(t, os.WriteFile(host.K3sBinary, []byte(strings.Replace(placeholder, "6443", "6444", 1)), 0o755))
+	m := boot(t.Context(), t, host, "real", userData)
+
+	server, err := m.ReadFile("/var/log/k3s.log")
+	require.NoError(t, err)
+	require.Contains(t, string(server), "/var/lib/sandbox/k3s server --disable-agent")
+	eventually(t, func() bool {
+		node, err := m.ReadFile("/var/log/k3s-node.log")
+		return err == nil && strings.Contains(string(node), "/usr/local/bin/k3s node K3S_VERSION=v1.36.3+k3s1")
+	})
+}
+
+func TestMachine_BringsK3sAlongInItsImage(t *testing.T) {
+	host := newHost(t)
+	m, err := host.Create(t.Context(), machine.Config{
+		Namespace: "ns", Name: "airgap", Preinstalled: "v1.36.3+k3s1", UserData: []byte(emptyUserData),
+	})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, m.Delete(context.Background())) })
+	require.NoError(t, m.Start(t.Context()))
+	out, err := m.Exec(t.Context(), "sh", "-c", "INSTALL_K3S_SKIP_DOWNLOAD=true INSTALL_K3S_SKIP_START=true sh /opt/install.sh")
+	require.NoError(t, err)
+	require.Contains(t, out, "Skipping k3s download and verify")
+	unit, err := m.ReadFile("/etc/systemd/system/k3s.service")
+	require.NoError(t, err)
+	require.Contains(t, string(unit), "Environment=K3S_VERSION=v1.36.3+k3s1\n")
+}

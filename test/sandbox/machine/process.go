@@ -28,7 +28,7 @@ type process struct {
 
 const (
 	// patience is how long the kernel or a program may take for what it does at once.
-	patience = 10 * time.Second
+	patience = 30 * time.Second
 	// shutdownPatience leaves services their time to stop.
 	shutdownPatience = 2 * time.Minute
 )
@@ -62,15 +62,32 @@ func (m *Machine) Start(ctx context.Context) error {
 	if err := cmd.Run(); err != nil {
 		return fmt.Errorf("starting machine %s: %w", m, err)
 	}
+	if err := m.awaitInit(ctx, infoPath); err != nil {
+		return fmt.Errorf("waiting for machine %s to start, see %s: %w", m, m.ConsoleLog(), err)
+	}
+	return nil
+}
+
+// awaitInit records the machine's first process and waits until its init is up.
+func (m *Machine) awaitInit(ctx context.Context, infoPath string) error {
 	var started process
-	err = poll(ctx, patience, func() (bool, error) {
+	err := poll(ctx, patience, func() (bool, error) {
 		return readJSON(infoPath, &started) == nil && started.PID != 0, nil
 	})
 	if err != nil {
-		return fmt.Errorf("waiting for machine %s to start, see %s: %w", m, m.ConsoleLog(), err)
+		return err
 	}
 	started.Started, _ = startTime(started.PID) // if it is gone by now, it isn't running
-	return writeJSON(filepath.Join(m.dir(), processFile), started)
+	if err := writeJSON(filepath.Join(m.dir(), processFile), started); err != nil {
+		return err
+	}
+	return poll(ctx, patience, func() (bool, error) {
+		if _, err := m.process(); err != nil {
+			return false, err
+		}
+		_, err := os.Stat(m.Path(guest.Socket))
+		return err == nil, nil
+	})
 }
 
 // bwrap is the command line of the machine's sandbox.
