@@ -7,7 +7,6 @@ import (
 	"crypto/tls"
 	"encoding/hex"
 	"os"
-	"strings"
 	"testing"
 	"time"
 
