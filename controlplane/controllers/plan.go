@@ -93,7 +93,7 @@ func fallbackWait(s *scope) time.Duration {
 		return pollFirstStart
 	case s.workload.nodesErr != nil || s.workload.membersErr != nil && s.embeddedEtcd():
 		return pollUnreachable
-	case s.embeddedEtcd() && (s.workload.joining() != "" || s.workload.voters() != len(s.machines)):
+	case s.embeddedEtcd() && s.workload.joining() != "":
 		return pollMembers
 	}
 	return 0

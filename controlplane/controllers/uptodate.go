@@ -4,7 +4,9 @@ import (
 	"encoding/json"
 	"fmt"
 	"reflect"
+	"time"
 
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
@@ -30,6 +32,21 @@ func (s *scope) outdatedReasons(machine *clusterv1.Machine) []string {
 	}
 	if config := s.configs[machine.Name]; config != nil && !sameConfig(config.Spec, s.controlPlane.Spec.KThreesConfigSpec) {
 		reasons = append(reasons, "KThreesConfig is not up-to-date")
+	}
+	return append(reasons, s.dueReasons(machine)...)
+}
+
+// dueReasons says why a Machine that matches the spec is to be replaced all the same.
+func (s *scope) dueReasons(machine *clusterv1.Machine) []string {
+	var reasons []string
+	now := metav1.NewTime(s.now)
+	if after := s.controlPlane.Spec.Rollout.After; collections.ShouldRolloutAfter(&now, after)(machine) {
+		reasons = append(reasons, "spec.rollout.after "+after.UTC().Format(time.RFC3339)+" has passed since it was created")
+	}
+	days := s.controlPlane.Spec.Rollout.Before.CertificatesExpiryDays
+	expiry := machine.Status.CertificatesExpiryDate
+	if days > 0 && !expiry.IsZero() && s.now.AddDate(0, 0, int(days)).After(expiry.Time) {
+		reasons = append(reasons, "its certificates expire at "+expiry.UTC().Format(time.RFC3339))
 	}
 	return reasons
 }

@@ -3,10 +3,12 @@ package controllers
 import (
 	"encoding/json"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -60,6 +62,26 @@ func TestOutdatedReasons_NameWhatDiffers(t *testing.T) {
 			})
 			s.infraMachines["m0"] = infra
 		}, want: "SandboxMachineTemplate"},
+		{name: "rollout.after has passed", change: func(s *scope) {
+			s.controlPlane.Spec.Rollout.After = metav1.NewTime(s.now.Add(-time.Minute))
+			s.machines["m0"].CreationTimestamp = metav1.NewTime(s.now.Add(-time.Hour))
+		}, want: "spec.rollout.after"},
+		{name: "rollout.after is still to come", change: func(s *scope) {
+			s.controlPlane.Spec.Rollout.After = metav1.NewTime(s.now.Add(time.Minute))
+			s.machines["m0"].CreationTimestamp = metav1.NewTime(s.now.Add(-time.Hour))
+		}},
+		{name: "created after rollout.after", change: func(s *scope) {
+			s.controlPlane.Spec.Rollout.After = metav1.NewTime(s.now.Add(-time.Hour))
+			s.machines["m0"].CreationTimestamp = metav1.NewTime(s.now.Add(-time.Minute))
+		}},
+		{name: "certificates expire soon", change: func(s *scope) {
+			s.controlPlane.Spec.Rollout.Before.CertificatesExpiryDays = 30
+			s.machines["m0"].Status.CertificatesExpiryDate = metav1.NewTime(s.now.AddDate(0, 0, 29))
+		}, want: "certificates expire"},
+		{name: "certificates expire later", change: func(s *scope) {
+			s.controlPlane.Spec.Rollout.Before.CertificatesExpiryDays = 30
+			s.machines["m0"].Status.CertificatesExpiryDate = metav1.NewTime(s.now.AddDate(0, 0, 31))
+		}},
 		{name: "metadata is no reason", change: func(s *scope) {
 			s.controlPlane.Spec.MachineTemplate.ObjectMeta.Labels = map[string]string{"a": "b"}
 		}},
