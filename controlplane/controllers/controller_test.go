@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -14,6 +15,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/test/builder"
+	ctrl "sigs.k8s.io/controller-runtime"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
@@ -257,4 +259,24 @@ func TestOwnInfrastructureTemplate_MakesTheClusterAnOwner(t *testing.T) {
 	require.NoError(t, env.Client.Get(context.Background(), client.ObjectKey{Namespace: f.cluster.Namespace, Name: "t1"}, template))
 	require.Len(t, template.GetOwnerReferences(), 1)
 	assert.Equal(t, f.cluster.UID, template.GetOwnerReferences()[0].UID)
+}
+
+// B8: a workload cluster that doesn't answer is normal.
+func TestReconcile_UnreachableWorkloadIsNoError(t *testing.T) {
+	f := newFixture(t)
+	f.run(t, 2)
+	for _, initialized := range []bool{false, true} {
+		if initialized {
+			before := f.controlPlane.DeepCopy()
+			f.controlPlane.Status.Initialization.ControlPlaneInitialized = ptr.To(true)
+			require.NoError(t, env.Client.Status().Patch(context.Background(), f.controlPlane, client.MergeFrom(before)))
+		}
+		result, err := f.Reconcile(context.Background(), ctrl.Request{NamespacedName: client.ObjectKeyFromObject(f.controlPlane)})
+		require.NoError(t, err)
+		assert.NotZero(t, result.RequeueAfter)
+		assert.LessOrEqual(t, result.RequeueAfter, 20*time.Second)
+	}
+	f.run(t, 1)
+	assert.True(t, conditions.IsUnknown(f.controlPlane, controlplanev1.AvailableCondition), "once initialized, silence is not a no")
+	assert.True(t, ptr.Deref(f.controlPlane.Status.Initialization.ControlPlaneInitialized, false), "and never taken back")
 }
