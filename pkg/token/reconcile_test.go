@@ -3,144 +3,23 @@ package token_test
 import (
 	"context"
 	"errors"
-	"fmt"
 	"strings"
 	"sync"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
-	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
 	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
 	"github.com/capk3s/capk3s/pkg/custody"
 	"github.com/capk3s/capk3s/pkg/token"
 	"github.com/capk3s/capk3s/test/testenv"
 )
-
-var env *testenv.Env
-
-func TestMain(m *testing.M) { testenv.Main(m, &env) }
-
-// The tokens of the tests have one part in common, which no message may contain.
-const (
-	oldToken   = "5ec2e7-old"
-	newToken   = "5ec2e7-new"
-	agentToken = "5ec2e7-agent"
-	secretPart = "5ec2e7"
-)
-
-// fixture is a cluster named c and the surroundings that Reconcile asks.
-type fixture struct {
-	token.Input
-	cached, live *testenv.Counter
-	recorder     *events.FakeRecorder
-
-	data      []token.Token
-	verdicts  map[string]token.Verdict
-	judged    []string
-	onServer  *token.Token
-	recovered int
-}
-
-func newFixture(t *testing.T) *fixture {
-	cluster := testenv.Cluster(env.Namespace(t), "c")
-	env.Create(t, cluster)
-	controlPlane := testenv.ControlPlane(cluster)
-	env.Create(t, controlPlane)
-	f := &fixture{recorder: events.NewFakeRecorder(100), verdicts: map[string]token.Verdict{}}
-	f.Input = token.Input{
-		Recorder: f.recorder, Cluster: cluster, ControlPlane: controlPlane, Now: time.Now,
-		DataTokens: func(context.Context) ([]token.Token, error) { return f.data, nil },
-		Judge: func(_ context.Context, server string) (token.Verdict, error) {
-			f.judged = append(f.judged, server)
-			return f.verdicts[server], nil
-		},
-		Recover: func(context.Context) (*token.Token, error) {
-			f.recovered++
-			return f.onServer, nil
-		},
-	}
-	f.Client, f.cached = testenv.Count(env.Client)
-	var live client.WithWatch
-	live, f.live = testenv.Count(env.Client)
-	f.APIReader = live
-	return f
-}
-
-func (f *fixture) reconcile() (*token.Token, error) {
-	return token.Reconcile(context.Background(), f.Input)
-}
-
-// create makes the token Secret as somebody else would.
-func (f *fixture) create(t *testing.T, data map[string]string, change ...func(*corev1.Secret)) *corev1.Secret {
-	secret := testenv.Secret(f.Cluster, "c-token", data, change...)
-	env.Create(t, secret)
-	return secret
-}
-
-func (f *fixture) read(t *testing.T) *corev1.Secret {
-	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: f.Cluster.Namespace, Name: "c-token"}}
-	env.Refresh(t, secret)
-	return secret
-}
-
-func (f *fixture) requireAbsent(t *testing.T) {
-	t.Helper()
-	err := env.Client.Get(context.Background(), client.ObjectKey{Namespace: f.Cluster.Namespace, Name: "c-token"}, &corev1.Secret{})
-	require.True(t, apierrors.IsNotFound(err), "the Secret exists: %v", err)
-}
-
-// requireReason checks the reason of an error and that it gives nothing away.
-func (f *fixture) requireReason(t *testing.T, err error, reason string) {
-	t.Helper()
-	var typed *token.Error
-	require.ErrorAs(t, err, &typed)
-	require.Equal(t, reason, typed.Reason)
-	require.NotEmpty(t, typed.Message)
-	f.requireSilence(t, err)
-}
-
-// requireSilence checks that neither an error nor an event so far contains a token.
-func (f *fixture) requireSilence(t *testing.T, err error) {
-	t.Helper()
-	require.NotContains(t, fmt.Sprintf("%+v %#v", err, err), secretPart)
-	for _, event := range f.events() {
-		require.NotContains(t, event, secretPart)
-	}
-}
-
-func (f *fixture) events() []string {
-	var all []string
-	for {
-		select {
-		case event := <-f.recorder.Events:
-			all = append(all, event)
-		default:
-			return all
-		}
-	}
-}
-
-func controllerRef(apiVersion, kind, name string) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, UID: "7e57", Controller: ptr.To(true)}
-}
-
-func ownerRef(apiVersion, kind, name, uid string) metav1.OwnerReference {
-	return metav1.OwnerReference{APIVersion: apiVersion, Kind: kind, Name: name, UID: types.UID(uid)}
-}
-
-func ownedBy(refs ...metav1.OwnerReference) func(*corev1.Secret) {
-	return func(secret *corev1.Secret) { secret.OwnerReferences = refs }
-}
 
 func TestReconcile_MakesATokenForANewCluster(t *testing.T) {
 	f := newFixture(t)
@@ -352,119 +231,6 @@ func TestReconcile_AsksNobodyOnceAMachineWasStartedWithTheRotatedToken(t *testin
 	require.Empty(t, f.judged)
 }
 
-// References as they were found in the field, and what must be there afterwards.
-func TestReconcile_KeepsTheOwnerReferences(t *testing.T) {
-	const configV1, configV3 = "bootstrap.cluster.x-k8s.io/v1beta1", "bootstrap.cluster.x-k8s.io/v1beta3"
-	human := ownerRef("v1", "ConfigMap", "notes", "b0b")
-	for name, tc := range map[string]struct {
-		before func(ours metav1.OwnerReference) []metav1.OwnerReference
-		after  func(ours metav1.OwnerReference) []metav1.OwnerReference
-		event  string
-	}{
-		"stripped by a restore": {none, only, ""},
-		"several, one of them ours": {
-			func(ours metav1.OwnerReference) []metav1.OwnerReference {
-				return refs(human, ours, ownerRef("v1", "Pod", "p", "c0de"))
-			},
-			func(ours metav1.OwnerReference) []metav1.OwnerReference {
-				return refs(human, ours, ownerRef("v1", "Pod", "p", "c0de"))
-			}, "",
-		},
-		"ours as a controller of an older version": {
-			func(ours metav1.OwnerReference) []metav1.OwnerReference {
-				ours.APIVersion = "controlplane.cluster.x-k8s.io/v1beta2"
-				return refs(ours)
-			}, only, "",
-		},
-		"stale uid of the same control plane": {
-			func(ours metav1.OwnerReference) []metav1.OwnerReference { ours.UID = "dead"; return refs(ours) },
-			only, "instead of KThreesControlPlane c-control-plane",
-		},
-		"controller of another kind": {
-			func(metav1.OwnerReference) []metav1.OwnerReference {
-				return refs(human, controllerRef("example.org/v1", "Vault", "v"))
-			},
-			func(ours metav1.OwnerReference) []metav1.OwnerReference { return refs(human, ours) }, "instead of Vault v",
-		},
-		"controlled by a KThreesConfig": {
-			func(metav1.OwnerReference) []metav1.OwnerReference {
-				return refs(controllerRef(configV1, "KThreesConfig", "m-1"))
-			},
-			only, "instead of KThreesConfig m-1",
-		},
-		"a KThreesConfig that doesn't control and a human's reference": {
-			func(metav1.OwnerReference) []metav1.OwnerReference {
-				return refs(ownerRef(configV3, "KThreesConfig", "m", "f00"), human)
-			},
-			func(ours metav1.OwnerReference) []metav1.OwnerReference { return refs(human, ours) }, "",
-		},
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t)
-			require.Empty(t, f.ControlPlane.GetObjectKind().GroupVersionKind(), "typed objects come without GVK")
-			ours := custody.Reference(f.ControlPlane)
-			f.create(t, map[string]string{"value": oldToken}, ownedBy(tc.before(ours)...))
-
-			got, err := f.reconcile()
-			require.NoError(t, err)
-			require.True(t, got.Server == oldToken)
-			secret := f.read(t)
-			require.Equal(t, tc.after(ours), secret.OwnerReferences)
-			require.Equal(t, map[string][]byte{"value": []byte(oldToken)}, secret.Data)
-			require.LessOrEqual(t, len(f.cached.Writes()), 1)
-			if tc.event != "" {
-				require.Contains(t, strings.Join(f.events(), "\n"), tc.event)
-			}
-
-			f.cached.Reset()
-			_, err = f.reconcile()
-			require.NoError(t, err)
-			require.Empty(t, f.cached.Writes())
-		})
-	}
-}
-
-func none(metav1.OwnerReference) []metav1.OwnerReference      { return nil }
-func only(ours metav1.OwnerReference) []metav1.OwnerReference { return refs(ours) }
-func refs(r ...metav1.OwnerReference) []metav1.OwnerReference { return r }
-
-func TestReconcile_DoesNotFightAnotherController(t *testing.T) {
-	f := newFixture(t)
-	vault := ownedBy(controllerRef("example.org/v1", "Vault", "v"))
-	f.create(t, map[string]string{"value": oldToken}, vault)
-	_, err := f.reconcile()
-	require.NoError(t, err)
-
-	taken := f.read(t)
-	vault(taken)
-	require.NoError(t, env.Client.Update(context.Background(), taken))
-	f.cached.Reset()
-	for range 3 {
-		got, err := f.reconcile()
-		f.requireReason(t, err, controlplanev1.TokenContestedReason)
-		require.True(t, got.Server == oldToken)
-	}
-	require.Empty(t, f.cached.Writes())
-}
-
-func TestReconcile_LeavesTheSecretOfAnotherControlPlane(t *testing.T) {
-	for name, change := range map[string]func(*clusterv1.Cluster){
-		"another name":     func(c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.Name = "other" },
-		"another kind":     func(c *clusterv1.Cluster) { c.Spec.ControlPlaneRef.Kind = "KubeadmControlPlane" },
-		"no control plane": func(c *clusterv1.Cluster) { c.Spec.ControlPlaneRef = clusterv1.ContractVersionedObjectReference{} },
-	} {
-		t.Run(name, func(t *testing.T) {
-			f := newFixture(t)
-			f.create(t, map[string]string{"value": oldToken})
-			change(f.Cluster)
-			_, err := f.reconcile()
-			f.requireReason(t, err, controlplanev1.ForeignClusterReason)
-			require.Empty(t, f.cached.Calls())
-			require.Empty(t, f.live.Calls())
-		})
-	}
-}
-
 func TestReconcile_LeavesAnInvalidTokenUntouched(t *testing.T) {
 	for name, data := range map[string]map[string]string{
 		"no value":                      {"other": "5ec2e7"},
@@ -598,28 +364,4 @@ func TestReconcile_UsesWhatAConcurrentWriterLeft(t *testing.T) {
 		require.True(t, got.Server == oldToken)
 		require.True(t, metav1.IsControlledBy(f.read(t), f.ControlPlane))
 	})
-}
-
-func TestReconcile_TheTokenOutlivesEveryKThreesConfig(t *testing.T) {
-	env.StartControllerManager(t)
-	f := newFixture(t)
-	machine := testenv.Machine(f.Cluster, "m", testenv.OfControlPlane(f.ControlPlane))
-	env.Create(t, machine)
-	config := testenv.Config(machine)
-	env.Create(t, config)
-	f.create(t, map[string]string{"value": oldToken}, ownedBy(*metav1.NewControllerRef(config,
-		bootstrapv1.GroupVersion.WithKind("KThreesConfig"))))
-	_, err := f.reconcile()
-	require.NoError(t, err)
-
-	// The probe depends on the config as the token did: once it is gone, so would be the token.
-	probe := testenv.Secret(f.Cluster, "probe", nil, ownedBy(*metav1.NewControllerRef(config,
-		bootstrapv1.GroupVersion.WithKind("KThreesConfig"))))
-	env.Create(t, probe)
-	require.NoError(t, env.Client.Delete(context.Background(), config))
-	require.Eventually(t, func() bool {
-		return apierrors.IsNotFound(env.Client.Get(context.Background(), client.ObjectKeyFromObject(probe), &corev1.Secret{}))
-	}, time.Minute, 100*time.Millisecond)
-
-	require.Equal(t, oldToken, string(f.read(t).Data["value"]))
 }
