@@ -67,7 +67,7 @@ func state(machine *clusterv1.Machine, sandbox *infrav1.SandboxMachine, node *co
 		return leaveState(machine)
 	}
 	if sandbox == nil || len(sandbox.Status.Addresses) == 0 {
-		return "waits for " + waitsFor(machine, sandbox)
+		return "waits for " + waitsFor(machine)
 	}
 	if node == nil {
 		return bootState(sandbox)
@@ -102,14 +102,9 @@ func leaveState(machine *clusterv1.Machine) string {
 	return "is being deleted: " + steps[deleting.Reason]
 }
 
-func waitsFor(machine *clusterv1.Machine, sandbox *infrav1.SandboxMachine) string {
+func waitsFor(machine *clusterv1.Machine) string {
 	if machine.Spec.Bootstrap.DataSecretName == nil {
 		return "bootstrap data"
-	}
-	if sandbox != nil {
-		if ready := meta.FindStatusCondition(sandbox.Status.Conditions, infrav1.ReadyCondition); ready != nil && ready.Message != "" {
-			return "its infrastructure: " + ready.Message
-		}
 	}
 	return "its infrastructure"
 }

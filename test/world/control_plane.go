@@ -52,6 +52,7 @@ func (m *Management) startAPIServer(ctx context.Context) error {
 		"--endpoint-reconciler-type=none", "--service-cluster-ip-range=10.96.0.0/16",
 		"--tls-cert-file=" + m.path("apiserver/tls.crt"), "--tls-private-key-file=" + m.path("apiserver/tls.key"),
 		"--client-ca-file=" + m.path("ca.crt"), "--authorization-mode=RBAC",
+		"--enable-admission-plugins=OwnerReferencesPermissionEnforcement",
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + m.path("sa.key"), "--service-account-signing-key-file=" + m.path("sa.key"),
 		"--audit-policy-file=" + m.path("audit.yaml"), "--audit-log-path=" + m.AuditLog,
@@ -66,7 +67,7 @@ func (m *Management) startAPIServer(ctx context.Context) error {
 }
 
 func (m *Management) startControllerManager(ctx context.Context) error {
-	kubeconfig, err := m.writeKubeconfig("kube-controller-manager")
+	kubeconfig, err := m.writeKubeconfig("kube-controller-manager", administrators)
 	if err != nil {
 		return err
 	}

@@ -40,8 +40,8 @@ type ManagementOptions struct {
 	Address string
 	// OperatorArgs are added to the operator's command line.
 	OperatorArgs []string
-	// NoOperator leaves the operator's process to the caller. Its CRDs are
-	// installed all the same.
+	// NoOperator leaves the operator's process to the caller. Its components
+	// are installed all the same.
 	NoOperator bool
 	// K3sVersions are the K3s releases that exist, as shell patterns; default
 	// all that the emulator can pose as.
@@ -148,7 +148,7 @@ func (m *Management) prepare(context.Context) error {
 	if err := writeFiles(m.dir, map[string][]byte{"ca.crt": m.ca.pem, "sa.key": serviceAccountKey, "audit.yaml": auditPolicy}); err != nil {
 		return err
 	}
-	if m.Kubeconfig, err = m.writeKubeconfig("admin"); err != nil {
+	if m.Kubeconfig, err = m.writeKubeconfig("admin", administrators); err != nil {
 		return err
 	}
 	if m.Config, err = clientcmd.BuildConfigFromFlags("", m.Kubeconfig); err != nil {
@@ -160,9 +160,16 @@ func (m *Management) prepare(context.Context) error {
 
 func (m *Management) path(name string) string { return filepath.Join(m.dir, name) }
 
-// writeKubeconfig writes one for an administrator with the given name.
-func (m *Management) writeKubeconfig(user string) (string, error) {
-	certificate, key, err := m.ca.issue(pkix.Name{CommonName: user, Organization: []string{"system:masters"}})
+// administrators is the group that may do everything.
+const administrators = "system:masters"
+
+// writeKubeconfig writes one for a user, in a group unless that is empty.
+func (m *Management) writeKubeconfig(user, group string) (string, error) {
+	subject := pkix.Name{CommonName: user}
+	if group != "" {
+		subject.Organization = []string{group}
+	}
+	certificate, key, err := m.ca.issue(subject)
 	if err != nil {
 		return "", err
 	}

@@ -13,7 +13,9 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -163,7 +165,7 @@ func (m *Management) webhookPort() string {
 }
 
 func (m *Management) startCore(ctx context.Context) error {
-	kubeconfig, err := m.writeKubeconfig("cluster-api-core")
+	kubeconfig, err := m.writeKubeconfig("cluster-api-core", administrators)
 	if err != nil {
 		return err
 	}
@@ -185,7 +187,7 @@ func (m *Management) startSandbox(ctx context.Context) error {
 	if err := m.applyFolder(ctx, "test/sandbox/config/crd"); err != nil {
 		return err
 	}
-	kubeconfig, err := m.writeKubeconfig("sandbox-manager")
+	kubeconfig, err := m.writeKubeconfig("sandbox-manager", administrators)
 	if err != nil {
 		return err
 	}
@@ -200,28 +202,63 @@ func (m *Management) startSandbox(ctx context.Context) error {
 	return err
 }
 
+// startOperator installs the components of both providers, as their users do,
+// and runs the operator with no more rights than the components give.
 func (m *Management) startOperator(ctx context.Context) error {
-	if err := m.applyFolder(ctx, "config/crd"); err != nil || m.options.NoOperator {
+	for _, folder := range []string{"config/bootstrap", "config/controlplane"} {
+		if err := m.applyFolder(ctx, folder); err != nil {
+			return err
+		}
+	}
+	if m.options.NoOperator {
+		return nil
+	}
+	if err := m.grant(ctx, operatorUser, "bootstrap-k3s", "control-plane-k3s"); err != nil {
 		return err
 	}
-	kubeconfig, err := m.writeKubeconfig("capk3s-manager")
+	kubeconfig, err := m.writeKubeconfig(operatorUser, "")
 	if err != nil {
 		return err
 	}
 	health := net.JoinHostPort(m.options.Address, "9441")
-	m.Operator, err = m.start(ctx, "capk3s-manager", "capk3s-manager", nil, append([]string{
+	m.Operator, err = m.start(ctx, operatorUser, "capk3s-manager", nil, append([]string{
 		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--health-addr=" + health,
 		"--diagnostics-address=" + m.OperatorMetrics(), "--insecure-diagnostics",
 	}, m.options.OperatorArgs...), func(ctx context.Context) error { return getOK(ctx, "http://"+health+"/readyz") })
 	return err
 }
 
+// operatorUser is the operator's name, towards the API server too.
+const operatorUser = "capk3s-manager"
+
+// grant gives a user the cluster roles of the providers' components, which the
+// components bind to the service accounts of their Deployments.
+func (m *Management) grant(ctx context.Context, user string, providers ...string) error {
+	for _, provider := range providers {
+		roles := &rbacv1.ClusterRoleList{}
+		if err := m.Client.List(ctx, roles, client.MatchingLabels{clusterv1.ProviderNameLabel: provider}); err != nil {
+			return fmt.Errorf("listing the cluster roles of %s: %w", provider, err)
+		}
+		for _, role := range roles.Items {
+			binding := &rbacv1.ClusterRoleBinding{
+				ObjectMeta: metav1.ObjectMeta{Name: user + "-" + role.Name},
+				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
+				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
+			}
+			if err := m.Client.Create(ctx, binding); err != nil {
+				return fmt.Errorf("granting %s to %s: %w", role.Name, user, err)
+			}
+		}
+	}
+	return nil
+}
+
 // OperatorMetrics is the host:port that serves the operator's metrics and pprof
 // over plain HTTP.
 func (m *Management) OperatorMetrics() string { return net.JoinHostPort(m.options.Address, "8082") }
 
-// applyFolder applies a kustomize folder of CRDs of this repository and waits
-// until they are served.
+// applyFolder applies a kustomize folder of this repository and waits until its
+// CRDs are served.
 func (m *Management) applyFolder(ctx context.Context, folder string) error {
 	repository, err := Repository()
 	if err != nil {
