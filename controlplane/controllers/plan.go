@@ -1,10 +1,13 @@
 package controllers
 
 import (
+	"errors"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+
+	"github.com/capk3s/capk3s/pkg/custody"
 )
 
 // plan is what a reconcile will write besides custody and status. It is decided before the first write.
@@ -86,7 +89,7 @@ func fallbackWait(s *scope) time.Duration {
 	switch {
 	case s.tokenErr != nil || s.certificatesErr != nil:
 		// A server that could judge or give back what was lost can't be watched.
-		return pollUnreachable
+		return custodyWait(s.tokenErr, s.certificatesErr)
 	case len(s.machines) == 0:
 		return 0
 	case !s.isInitialized():
@@ -97,4 +100,23 @@ func fallbackWait(s *scope) time.Duration {
 		return pollMembers
 	}
 	return 0
+}
+
+// custodyWait is when to look again after what custody reported: the soonest that any of it asks for.
+func custodyWait(errs ...error) time.Duration {
+	wait := time.Duration(0)
+	for _, err := range errs {
+		var known *custody.Error
+		if !errors.As(err, &known) {
+			continue
+		}
+		after := known.RetryAfter
+		if after == 0 {
+			after = pollUnreachable
+		}
+		if wait == 0 || after < wait {
+			wait = after
+		}
+	}
+	return wait
 }

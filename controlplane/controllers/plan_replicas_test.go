@@ -3,6 +3,7 @@ package controllers
 import (
 	"errors"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
@@ -11,6 +12,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
+	"github.com/capk3s/capk3s/pkg/custody"
 	"github.com/capk3s/capk3s/pkg/k3s"
 )
 
@@ -196,4 +198,28 @@ func joined(p plan) string {
 		text += h.message + "\n"
 	}
 	return text
+}
+
+func TestDecide_LooksAgainWhenCustodyAsksForIt(t *testing.T) {
+	later := custody.Errorf(controlplanev1.TokenContestedReason, "taken")
+	later.RetryAfter = 10 * time.Minute
+	sooner := custody.Errorf(controlplanev1.CertificatesLostReason, "lost")
+	sooner.RetryAfter = 30 * time.Second
+	cases := []struct {
+		name                   string
+		tokenErr, certificates error
+		want                   time.Duration
+	}{
+		{name: "nothing"},
+		{name: "one", tokenErr: later, want: 10 * time.Minute},
+		{name: "the sooner of two", tokenErr: later, certificates: sooner, want: 30 * time.Second},
+		{name: "no word on when", tokenErr: custody.Errorf(controlplanev1.TokenInvalidReason, "empty"), want: pollUnreachable},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newScope(1)
+			s.tokenErr, s.certificatesErr = tc.tokenErr, tc.certificates
+			assert.Equal(t, tc.want, decide(s).requeueAfter)
+		})
+	}
 }
