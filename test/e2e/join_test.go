@@ -7,6 +7,7 @@ import (
 	"context"
 	"encoding/base64"
 	"fmt"
+	"slices"
 	"strings"
 	"testing"
 
@@ -119,5 +120,5 @@ func withToken(t *testing.T, data []byte, change func(string) string) []byte {
 	require.True(t, changed, "config.yaml has a token")
 	body, err := yaml.Marshal(document)
 	require.NoError(t, err)
-	return append(append(header, '\n'), append([]byte("#cloud-config\n"), body...)...)
+	return slices.Concat(header, []byte("\n#cloud-config\n"), body)
 }
