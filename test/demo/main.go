@@ -47,7 +47,8 @@ func run(args []string) error {
 	return errors.New("usage: demo [shell | down]")
 }
 
-// demonstrate runs the demo in a world of its own; logs outlive it.
+// demonstrate runs the demo in a world of its own. Its logs outlive it, until
+// the next one.
 func demonstrate(pidFile, logs string) error {
 	if os.Getenv("CAPK3S_LOGS") == "" {
 		if err := os.Setenv("CAPK3S_LOGS", logs); err != nil {
@@ -55,6 +56,11 @@ func demonstrate(pidFile, logs string) error {
 		}
 	}
 	w := world.Enter(world.PIDFile(pidFile))
+	if w.LogDir == logs {
+		if err := os.RemoveAll(logs); err != nil {
+			return fmt.Errorf("removing the logs of the last demo: %w", err)
+		}
+	}
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	d := &demo{report: newReport(os.Stdout), world: w, keep: os.Getenv("KEEP") != "" && os.Getenv("KEEP") != "0"}

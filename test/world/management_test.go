@@ -2,6 +2,7 @@ package world
 
 import (
 	"context"
+	"net"
 	"strings"
 	"testing"
 	"time"
@@ -84,6 +85,13 @@ func TestManagement_MakesMachinesForClusterAPI(t *testing.T) {
 	t.Run("the machine survives the provider's restart", func(t *testing.T) {
 		require.NoError(t, m.Sandbox.Restart())
 		require.True(t, machine.Running())
+		eventually(t, func() bool {
+			conn, err := net.Dial("tcp", "10.213.255.1:6443")
+			if err == nil {
+				conn.Close()
+			}
+			return err == nil
+		}, "the endpoint is open again")
 	})
 	t.Run("a machine that is killed stays off and is reported", func(t *testing.T) {
 		require.NoError(t, machine.Kill(ctx))
