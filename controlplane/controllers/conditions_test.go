@@ -125,15 +125,21 @@ func TestMachineConditions_NameTheProblem(t *testing.T) {
 		{name: "the kubelet runs another version", change: func(s *scope) {
 			s.machines["m0"].Status.NodeInfo.KubeletVersion = "v1.36.2+k3s1"
 		}, upToDate: metav1.ConditionFalse, member: metav1.ConditionTrue, message: "v1.36.2+k3s1"},
-		{name: "no member", change: func(s *scope) { removeMemberOf(s, "m0") },
-			upToDate: metav1.ConditionTrue, member: metav1.ConditionFalse, message: "no member"},
-		{name: "learner", change: func(s *scope) { s.workload.members[0].IsLearner = true },
-			upToDate: metav1.ConditionTrue, member: metav1.ConditionFalse, message: "learner"},
+		{
+			name: "no member", change: func(s *scope) { removeMemberOf(s, "m0") },
+			upToDate: metav1.ConditionTrue, member: metav1.ConditionFalse, message: "no member",
+		},
+		{
+			name: "learner", change: func(s *scope) { s.workload.members[0].IsLearner = true },
+			upToDate: metav1.ConditionTrue, member: metav1.ConditionFalse, message: "learner",
+		},
 		{name: "stale heartbeat", change: func(s *scope) {
 			s.workload.nodes["m0"].Status.Conditions[1].LastHeartbeatTime = metav1.NewTime(testTime.Add(-8 * 60e9))
 		}, upToDate: metav1.ConditionTrue, member: metav1.ConditionUnknown, message: "heartbeat"},
-		{name: "unreachable", change: func(s *scope) { s.workload.membersErr = errors.New("down") },
-			upToDate: metav1.ConditionTrue, member: metav1.ConditionUnknown, message: "down"},
+		{
+			name: "unreachable", change: func(s *scope) { s.workload.membersErr = errors.New("down") },
+			upToDate: metav1.ConditionTrue, member: metav1.ConditionUnknown, message: "down",
+		},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {

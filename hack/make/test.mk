@@ -19,8 +19,8 @@ vet: ## Run go vet on every module
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run golangci-lint on every module
-	$(GOLANGCI_LINT) run --build-tags e2e ./...
-	$(call each_module,$(GOLANGCI_LINT) run --build-tags conformance ./...)
+	$(GOLANGCI_LINT) run --allow-serial-runners --build-tags e2e ./...
+	$(call each_module,$(GOLANGCI_LINT) run --allow-serial-runners --build-tags conformance ./...)
 
 # The fragment of the binaries decides at parse time what to build; from here on
 # the tests are told where it all is.

@@ -35,8 +35,10 @@ func TestJoin_FailsWithAWrongTokenOrCAHash(t *testing.T) {
 	}{
 		{name: "right", change: func(token string) string { return token }},
 		{name: "wrong-token", change: func(token string) string { return token[:len(token)-4] + "beef" }, says: "not authorized"},
-		{name: "wrong-hash", change: func(token string) string { return "K10" + strings.Repeat("0", 64) + token[strings.Index(token, "::"):] },
-			says: "token CA hash does not match the Cluster CA certificate hash"},
+		{
+			name: "wrong-hash", change: func(token string) string { return "K10" + strings.Repeat("0", 64) + token[strings.Index(token, "::"):] },
+			says: "token CA hash does not match the Cluster CA certificate hash",
+		},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
