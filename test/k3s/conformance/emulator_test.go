@@ -39,7 +39,7 @@ func TestEmulatorNodes(t *testing.T) {
 	s1.writeConfig(t, server)
 	p1, ready := startNotified(t, s1)
 	p1.waitUp(t)
-	assert.Equal(t, "READY=1", <-ready)
+	assert.Equal(t, "READY=1", strings.TrimSpace(<-ready))
 	kube := s1.kube(t)
 
 	t.Run("server", func(t *testing.T) {
@@ -158,8 +158,10 @@ func refusedAgents(t *testing.T, s1, m *machine) {
 func endlessAgents(t *testing.T, s1, m *machine) {
 	for name, row := range map[string]struct{ token, want string }{
 		"wrong token": {"wrong", "Waiting to retrieve agent configuration; server is not ready: failed to retrieve configuration from server: not authorized"},
-		"wrong hash": {"K10" + strings.Repeat("0", 64) + "::node:" + agentToken,
-			"Failed to validate connection to cluster at " + s1.url("") + ": token CA hash does not match the Cluster CA certificate hash: "},
+		"wrong hash": {
+			"K10" + strings.Repeat("0", 64) + "::node:" + agentToken,
+			"Failed to validate connection to cluster at " + s1.url("") + ": token CA hash does not match the Cluster CA certificate hash: ",
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			m.reset(t)

@@ -25,6 +25,7 @@ func (s *Server) watch(ctx context.Context, running *embed.Etcd) {
 	ticker := time.NewTicker(watchInterval)
 	defer ticker.Stop()
 	var last observation
+	missedBefore := false
 	for {
 		select {
 		case <-ctx.Done():
@@ -34,6 +35,11 @@ func (s *Server) watch(ctx context.Context, running *embed.Etcd) {
 		case <-ticker.C:
 		}
 		now := observe(running)
+		// One look isn't enough: connections break when a member leaves, before
+		// the news of its leaving is here.
+		missing := !now.hasQuorum
+		now.hasQuorum = now.hasQuorum || (last.hasQuorum && !missedBefore)
+		missedBefore = missing
 		for _, event := range changes(last, now) {
 			s.events.append(Event{Member: s.name, Event: event, Voters: now.voters, Learners: now.learners})
 		}
@@ -68,6 +74,10 @@ func observe(running *embed.Etcd) observation {
 	voters, learners := split(members)
 	active := activePeers()
 	connected := 0
+	if running.Server.Cluster().Member(running.Server.MemberID()) == nil {
+		// A member that was removed has no quorum to lose.
+		connected = len(members)
+	}
 	for _, member := range members {
 		if !member.IsLearner && (member.ID == running.Server.MemberID() || active[member.ID.String()]) {
 			connected++

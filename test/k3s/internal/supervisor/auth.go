@@ -30,12 +30,12 @@ type identity struct {
 	groups []string
 }
 
-// authenticate finds out who a request comes from: by password, by client
-// certificate, or by a bearer token that kube-apiserver knows. Nobody is no
+// authenticate finds out who a request comes from: by client
+// certificate, by password, or by a bearer token that kube-apiserver knows. Nobody is no
 // error; wrong credentials are one, unless others are right.
 func (s *Supervisor) authenticate(r *http.Request) (*identity, error) {
 	var errs []error
-	for _, method := range []func(*http.Request) (*identity, error){s.byPassword, s.byCertificate, s.byBearer} {
+	for _, method := range []func(*http.Request) (*identity, error){s.byCertificate, s.byPassword, s.byBearer} {
 		who, err := method(r)
 		if who != nil {
 			return who, nil
