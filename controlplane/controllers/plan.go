@@ -68,7 +68,7 @@ const (
 	// pollFirstStart is the wait for the first answer of the API, before which there is nothing to watch.
 	pollFirstStart = 2 * time.Second
 
-	// pollUnreachable is the fallback for a cluster that doesn't answer; the cluster cache tells when it does.
+	// pollUnreachable is the fallback for what is missing or doesn't answer; of most a watch tells sooner.
 	pollUnreachable = 20 * time.Second
 )
 
@@ -90,6 +90,9 @@ func fallbackWait(s *scope) time.Duration {
 	case s.tokenErr != nil || s.certificatesErr != nil:
 		// A server that could judge or give back what was lost can't be watched.
 		return custodyWait(s.tokenErr, s.certificatesErr)
+	case s.template == nil:
+		// Its kind isn't known beforehand, so that it isn't watched.
+		return pollUnreachable
 	case len(s.machines) == 0:
 		return 0
 	case !s.isInitialized():

@@ -200,6 +200,14 @@ func joined(p plan) string {
 	return text
 }
 
+func TestDecide_LooksAgainForAMissingTemplate(t *testing.T) {
+	s := newScope(0)
+	s.controlPlane.Spec.Replicas, s.template = ptr.To(int32(1)), nil
+	p := decide(s)
+	assert.Nil(t, p.create)
+	assert.Equal(t, pollUnreachable, p.requeueAfter)
+}
+
 func TestDecide_LooksAgainWhenCustodyAsksForIt(t *testing.T) {
 	later := custody.Errorf(controlplanev1.TokenContestedReason, "taken")
 	later.RetryAfter = 10 * time.Minute
