@@ -90,6 +90,17 @@ func TestReconcile_DataOfAnUnusedInitBecomeAJoinOnceTheClusterLives(t *testing.T
 	require.NotContains(t, data.all(), "PRIVATE KEY")
 }
 
+// All servers were lost for good, and a human let the cluster be founded again. That Cluster API remembers the old one
+// is no obstacle.
+func TestReconcile_FoundsAnewWhenAHumanAllowedIt(t *testing.T) {
+	w := newWorld(t).complete().initialize()
+	config := w.machine("m", bootstrapv1.OrderInitAnew)
+	w.mustReconcile(config)
+	data := w.requireData(config)
+	require.Equal(t, true, data.config["cluster-init"])
+	require.NotContains(t, data.config, "server")
+}
+
 func TestReconcile_LockIsFreeAfterARefusal(t *testing.T) {
 	w := newWorld(t).complete()
 	config := w.machine("m", bootstrapv1.OrderInit, func(_ *clusterv1.Machine, c *bootstrapv1.KThreesConfig) {

@@ -87,15 +87,19 @@ func formatIsKnown(s *scope) *refusal {
 }
 
 // chooseRole says what the machine becomes. A server founds the cluster only by order, and never one that was founded
-// already: an order that comes too late, after a restore for example, is one to join.
+// already: an order that comes too late, after a restore for example, is one to join. Only the order to found it anew,
+// which needs a human, is followed all the same.
 func chooseRole(s *scope) (cloudconfig.Role, error) {
 	initialized := conditions.IsTrue(s.cluster, clusterv1.ClusterControlPlaneInitializedCondition)
+	order := s.config.Annotations[bootstrapv1.OrderAnnotation]
 	switch {
+	case s.owner.controlPlane && order == bootstrapv1.OrderInitAnew:
+		return cloudconfig.FirstServer, nil
 	case !s.owner.controlPlane && initialized:
 		return cloudconfig.Worker, nil
 	case s.owner.controlPlane && initialized:
 		return cloudconfig.JoiningServer, nil
-	case s.owner.controlPlane && s.config.Annotations[bootstrapv1.OrderAnnotation] == bootstrapv1.OrderInit:
+	case s.owner.controlPlane && order == bootstrapv1.OrderInit:
 		return cloudconfig.FirstServer, nil
 	}
 	return "", waitFor(bootstrapv1.WaitingForControlPlaneReason, "Waiting for the control plane of Cluster %s to be initialized", s.cluster.Name)

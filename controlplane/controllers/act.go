@@ -56,7 +56,8 @@ func (r *Reconciler) releaseMachine(ctx context.Context, s *scope, machine *clus
 func (r *Reconciler) orderFounding(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
 	recorded := recordedEvidence(s.controlPlane)
 	if recorded == nil || recorded.Machine != machine.Name {
-		if err := r.recordEvidence(ctx, s, machine.Name); err != nil {
+		var err error
+		if recorded, err = r.recordEvidence(ctx, s, machine.Name); err != nil {
 			return err
 		}
 	}
@@ -66,6 +67,9 @@ func (r *Reconciler) orderFounding(ctx context.Context, s *scope, machine *clust
 		config.Annotations = map[string]string{}
 	}
 	config.Annotations[bootstrapv1.OrderAnnotation] = bootstrapv1.OrderInit
+	if recorded.Anew {
+		config.Annotations[bootstrapv1.OrderAnnotation] = bootstrapv1.OrderInitAnew
+	}
 	if err := r.Client.Patch(ctx, config, patch); err != nil {
 		return fmt.Errorf("ordering KThreesConfig %s to found the cluster: %w", config.Name, err)
 	}

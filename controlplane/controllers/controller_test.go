@@ -88,6 +88,9 @@ func TestReconcile_NeverFoundsASecondCluster(t *testing.T) {
 	require.NoError(t, env.Client.Patch(context.Background(), f.controlPlane, client.MergeFrom(before)))
 	f.run(t, 2)
 	require.Len(t, f.listMachines(t), 1, "a human's word counts")
+	config := &bootstrapv1.KThreesConfig{}
+	require.NoError(t, env.Client.Get(context.Background(), client.ObjectKey{Namespace: f.cluster.Namespace, Name: f.listMachines(t)[0].Name}, config))
+	assert.Equal(t, bootstrapv1.OrderInitAnew, config.Annotations[bootstrapv1.OrderAnnotation])
 	assert.NotContains(t, f.controlPlane.Annotations, controlplanev1.AllowInitAnnotation, "once")
 }
 

@@ -27,6 +27,8 @@ type evidence struct {
 	Time metav1.Time `json:"time"`
 	// Machine is the name of the Machine that founds the cluster.
 	Machine string `json:"machine"`
+	// Anew says that a human let a cluster that was founded before be founded again.
+	Anew bool `json:"anew,omitempty"`
 	// Certificates are the fingerprints of the CAs' public keys, by the purpose of the CA.
 	Certificates map[string]string `json:"certificates"`
 	// Token is a slow, salted digest that tells whether a token is the one of the founding.
@@ -89,19 +91,21 @@ func recordedFingerprints(controlPlane *controlplanev1.KThreesControlPlane) map[
 }
 
 // recordEvidence writes the annotation before key material is first used.
-func (r *Reconciler) recordEvidence(ctx context.Context, s *scope, machine string) error {
+func (r *Reconciler) recordEvidence(ctx context.Context, s *scope, machine string) (*evidence, error) {
 	salt := make([]byte, saltBytes)
 	if _, err := rand.Read(salt); err != nil {
-		return fmt.Errorf("making a salt: %w", err)
+		return nil, fmt.Errorf("making a salt: %w", err)
 	}
-	value, err := json.Marshal(evidence{
+	recorded := &evidence{
 		Time:         metav1.NewTime(s.now.Truncate(time.Second)),
 		Machine:      machine,
+		Anew:         s.initialized,
 		Certificates: s.certificates.Fingerprints(),
 		Token:        token.Digest(s.token.Server, salt),
-	})
+	}
+	value, err := json.Marshal(recorded)
 	if err != nil {
-		return fmt.Errorf("encoding the evidence: %w", err)
+		return nil, fmt.Errorf("encoding the evidence: %w", err)
 	}
 	// A copy is patched, so that the patch at the end of the reconcile doesn't write the annotation again.
 	after := s.controlPlane.DeepCopy()
@@ -109,7 +113,7 @@ func (r *Reconciler) recordEvidence(ctx context.Context, s *scope, machine strin
 	delete(after.Annotations, controlplanev1.AllowInitAnnotation)
 	patch := client.MergeFromWithOptions(s.controlPlane.DeepCopy(), client.MergeFromWithOptimisticLock{})
 	if err := r.Client.Patch(ctx, after, patch); err != nil {
-		return fmt.Errorf("recording on KThreesControlPlane %s that its cluster is founded: %w", s.controlPlane.Name, err)
+		return nil, fmt.Errorf("recording on KThreesControlPlane %s that its cluster is founded: %w", s.controlPlane.Name, err)
 	}
-	return nil
+	return recorded, nil
 }

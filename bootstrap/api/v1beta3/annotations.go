@@ -9,6 +9,10 @@ const (
 	// OrderInit makes the machine found a new cluster (K3s' cluster-init).
 	OrderInit = "init"
 
+	// OrderInitAnew is OrderInit for a cluster that was founded before and lost all its servers. It is given only
+	// when a human allowed it.
+	OrderInitAnew = "init-anew"
+
 	// OrderJoin makes the machine join the cluster behind the control plane endpoint.
 	OrderJoin = "join"
 )
