@@ -212,7 +212,8 @@ func (r *Reconciler) takeInitLock(ctx context.Context, s *scope) error {
 
 // releaseInitLock is for the machine that founded the cluster, once the cluster is there.
 func (r *Reconciler) releaseInitLock(ctx context.Context, s *scope) error {
-	if s.config.Annotations[bootstrapv1.OrderAnnotation] != bootstrapv1.OrderInit ||
+	order := s.config.Annotations[bootstrapv1.OrderAnnotation]
+	if order != bootstrapv1.OrderInit && order != bootstrapv1.OrderInitAnew ||
 		!conditions.IsTrue(s.cluster, clusterv1.ClusterControlPlaneInitializedCondition) {
 		return nil
 	}

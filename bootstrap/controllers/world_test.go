@@ -130,7 +130,7 @@ func (w *world) machine(name string, order string, change ...func(*clusterv1.Mac
 	if order != "worker" {
 		machine.Labels[clusterv1.MachineControlPlaneLabel] = ""
 	}
-	if order == bootstrapv1.OrderInit || order == bootstrapv1.OrderJoin {
+	if order == bootstrapv1.OrderInit || order == bootstrapv1.OrderInitAnew || order == bootstrapv1.OrderJoin {
 		config.Annotations = map[string]string{bootstrapv1.OrderAnnotation: order}
 	}
 	for _, f := range change {
