@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"k8s.io/apimachinery/pkg/api/equality"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -29,7 +30,12 @@ func (r *Reconciler) propagate(ctx context.Context, s *scope) error {
 func (r *Reconciler) propagateTo(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
 	desired := desiredMachine(s, machine, identityOf(machine))
 	if machineNeedsApply(machine, desired) {
-		if err := r.applyMachine(ctx, desired); err != nil {
+		err := r.applyMachine(ctx, desired)
+		if apierrors.IsConflict(err) && !machine.DeletionTimestamp.IsZero() {
+			// It is gone meanwhile, as the UID tells the API server.
+			return nil
+		}
+		if err != nil {
 			return err
 		}
 	}

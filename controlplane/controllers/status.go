@@ -6,8 +6,10 @@ import (
 	"fmt"
 	"slices"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
+	kerrors "k8s.io/apimachinery/pkg/util/errors"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
@@ -129,7 +131,8 @@ func (r *Reconciler) reportMachines(ctx context.Context, s *scope) error {
 		err = helper.Patch(ctx, machine, patch.WithOwnedConditions{Conditions: []string{
 			controlplanev1.MachineUpToDateCondition, controlplanev1.MachineEtcdMemberHealthyCondition,
 		}})
-		if err != nil {
+		// A Machine that is gone meanwhile needs none.
+		if err = kerrors.FilterOut(err, apierrors.IsNotFound); err != nil {
 			errs = append(errs, fmt.Errorf("writing the conditions of Machine %s: %w", name, err))
 		}
 	}

@@ -140,6 +140,14 @@ func (c *cluster) awaitSettled(servers, workers int) {
 	})
 }
 
+// awaitGrown waits until the workload has so many servers and workers, whatever the status says.
+func (c *cluster) awaitGrown(servers, workers int) {
+	c.t.Helper()
+	c.eventually(fmt.Sprintf("a workload of %d servers and %d workers", servers, workers), func(ctx context.Context) error {
+		return c.checkWorkload(ctx, servers, workers)
+	})
+}
+
 func (c *cluster) checkWorkload(ctx context.Context, servers, workers int) error {
 	w, err := c.connect(ctx)
 	if err != nil {
