@@ -9,7 +9,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"time"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	"k8s.io/apimachinery/pkg/runtime"
@@ -25,10 +24,6 @@ import (
 	infrav1 "github.com/capk3s/capk3s/test/sandbox/api/v1beta1"
 	"github.com/capk3s/capk3s/test/sandbox/machine"
 )
-
-// startPatience is how long one program of the management cluster may take to
-// become ready; a busy machine with two cores needs a part of it.
-const startPatience = 2 * time.Minute
 
 // ManagementOptions say what a management cluster is to be like.
 type ManagementOptions struct {
@@ -67,7 +62,8 @@ type Management struct {
 	// of its own, named like its Process.
 	AuditLog string
 
-	// The programs; each can be stopped, killed and started again.
+	// The programs; each can be stopped, killed and started again. etcd keeps
+	// what the API server stored.
 	Etcd, APIServer, ControllerManager, Core, Sandbox, Operator *Process
 
 	world   *World
@@ -195,13 +191,11 @@ func (m *Management) start(ctx context.Context, name, program string, env, args 
 	if err := os.MkdirAll(logs, 0o755); err != nil {
 		return nil, fmt.Errorf("making the log folder: %w", err)
 	}
-	process := &Process{Name: name, LogPath: filepath.Join(logs, name+".log"), path: path, args: args, env: env}
+	process := &Process{Name: name, LogPath: filepath.Join(logs, name+".log"), path: path, args: args, env: env, ready: ready}
 	if err := process.Start(); err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(ctx, startPatience)
-	defer cancel()
-	if err := process.await(ctx, ready); err != nil {
+	if err := process.AwaitReady(ctx); err != nil {
 		process.Kill()
 		return nil, err
 	}

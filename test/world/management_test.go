@@ -93,6 +93,15 @@ func TestManagement_MakesMachinesForClusterAPI(t *testing.T) {
 			return err == nil
 		}, "the endpoint is open again")
 	})
+	t.Run("what is stored survives a crash of the API server and of core", func(t *testing.T) {
+		for _, process := range []*Process{m.APIServer, m.Core} {
+			before := process.PID()
+			require.NoError(t, process.Crash(ctx))
+			require.NotEqual(t, before, process.PID())
+			require.True(t, get(owner), "the API server answers, and still has the Machine")
+		}
+		require.True(t, machine.Running())
+	})
 	t.Run("a machine that is killed stays off and is reported", func(t *testing.T) {
 		require.NoError(t, machine.Kill(ctx))
 		eventually(t, func() bool {

@@ -11,6 +11,10 @@ import (
 	"time"
 )
 
+// startPatience is how long a program may take to become ready; a busy machine
+// with two cores needs a part of it.
+const startPatience = 2 * time.Minute
+
 // stopPatience is how long a process may take to end after SIGTERM.
 const stopPatience = 30 * time.Second
 
@@ -26,6 +30,8 @@ type Process struct {
 	path string
 	args []string
 	env  []string
+	// ready is nil once the program does its work.
+	ready func(context.Context) error
 
 	mu  sync.Mutex
 	run *run
@@ -121,6 +127,15 @@ func (p *Process) Restart() error {
 	return p.Start()
 }
 
+// Crash kills the program, starts it again and returns when it is ready.
+func (p *Process) Crash(ctx context.Context) error {
+	p.Kill()
+	if err := p.Start(); err != nil {
+		return err
+	}
+	return p.AwaitReady(ctx)
+}
+
 // Signal sends a signal, for example SIGSTOP and SIGCONT.
 func (p *Process) Signal(sig syscall.Signal) error {
 	if !p.Running() {
@@ -129,13 +144,16 @@ func (p *Process) Signal(sig syscall.Signal) error {
 	return syscall.Kill(p.PID(), sig)
 }
 
-// await polls ready until it returns nil. It gives up when the program ends or
-// ctx does, with the last error and the place of the log.
-func (p *Process) await(ctx context.Context, ready func(context.Context) error) error {
+// AwaitReady returns nil once the program is ready. It gives up when the program
+// ends, when ctx does and after two minutes, with the last error and the place
+// of the log.
+func (p *Process) AwaitReady(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, startPatience)
+	defer cancel()
 	ticker := time.NewTicker(100 * time.Millisecond)
 	defer ticker.Stop()
 	for {
-		err := ready(ctx)
+		err := p.ready(ctx)
 		if err == nil {
 			return nil
 		}
