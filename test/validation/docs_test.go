@@ -82,11 +82,17 @@ func objectsIn(t *testing.T, path string) []*unstructured.Unstructured {
 	t.Helper()
 	data, err := os.ReadFile(path)
 	require.NoError(t, err)
+	return decode(t, data)
+}
+
+func decode(t *testing.T, data []byte) []*unstructured.Unstructured {
+	t.Helper()
 	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
 	var objs []*unstructured.Unstructured
 	for {
 		obj := &unstructured.Unstructured{}
-		if err := decoder.Decode(obj); err == io.EOF {
+		err := decoder.Decode(obj)
+		if err == io.EOF {
 			return objs
 		}
 		require.NoError(t, err)

@@ -2,6 +2,7 @@ package validation
 
 import (
 	"context"
+	"fmt"
 	"strings"
 	"testing"
 
@@ -12,24 +13,25 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime"
+	"sigs.k8s.io/cluster-api/cmd/clusterctl/client/yamlprocessor"
 	"sigs.k8s.io/controller-runtime/pkg/client"
-	"sigs.k8s.io/kustomize/api/krusty"
-	"sigs.k8s.io/kustomize/kyaml/filesys"
+
+	"github.com/capk3s/capk3s/hack/release"
 )
 
 // providers are the two sets of components that clusterctl installs.
 var providers = []struct {
-	folder, label, namespace, controllers, group string
+	file, label, namespace, controllers, group string
 }{
-	{"bootstrap", "bootstrap-k3s", "capi-k3s-bootstrap-system", "--controllers=bootstrap", "bootstrap.cluster.x-k8s.io"},
-	{"controlplane", "control-plane-k3s", "capi-k3s-control-plane-system", "--controllers=controlplane", "controlplane.cluster.x-k8s.io"},
+	{release.BootstrapComponents, "bootstrap-k3s", "capi-k3s-bootstrap-system", "--controllers=bootstrap", "bootstrap.cluster.x-k8s.io"},
+	{release.ControlPlaneComponents, "control-plane-k3s", "capi-k3s-control-plane-system", "--controllers=controlplane", "controlplane.cluster.x-k8s.io"},
 }
 
 func TestManifests_FollowTheContractOfClusterctl(t *testing.T) {
 	for _, provider := range providers {
-		t.Run(provider.folder, func(t *testing.T) {
+		t.Run(provider.label, func(t *testing.T) {
 			kinds := map[string]int{}
-			for _, obj := range components(t, provider.folder) {
+			for _, obj := range components(t, provider.file, nil) {
 				name := obj.GetKind() + " " + obj.GetName()
 				kinds[obj.GetKind()]++
 				assert.Equal(t, provider.label, obj.GetLabels()["cluster.x-k8s.io/provider"], name)
@@ -55,13 +57,20 @@ func TestManifests_FollowTheContractOfClusterctl(t *testing.T) {
 // Admission enforces the restricted standard.
 func TestManifests_AreAcceptedByTheAPIServer(t *testing.T) {
 	ctx := context.Background()
+	strict := client.WithFieldValidation(env.Client, metav1.FieldValidationStrict)
 	for _, provider := range providers {
-		t.Run(provider.folder, func(t *testing.T) {
-			objs := components(t, provider.folder)
+		t.Run(provider.label, func(t *testing.T) {
+			objs := components(t, provider.file, nil)
 			for _, obj := range objs {
-				if obj.GetKind() != "CustomResourceDefinition" { // these are there, since all tests need them
-					require.NoError(t, env.Client.Create(ctx, obj), "%s %s", obj.GetKind(), obj.GetName())
+				if obj.GetKind() != "CustomResourceDefinition" {
+					require.NoError(t, strict.Create(ctx, obj), "%s %s", obj.GetKind(), obj.GetName())
+					continue
 				}
+				// These are there, since all tests need them: clusterctl's variables have left them as they were.
+				there := getCRD(t, obj.Object["spec"].(map[string]any)["names"].(map[string]any)["kind"].(string))
+				obj.SetResourceVersion(there.ResourceVersion)
+				require.NoError(t, strict.Update(ctx, obj, client.DryRunAll), obj.GetName())
+				assert.Equal(t, there.Generation, obj.GetGeneration(), "%s differs", obj.GetName())
 			}
 			deployment := deploymentOf(t, objs)
 			container := deployment.Spec.Template.Spec.Containers[0]
@@ -78,17 +87,40 @@ func TestManifests_AreAcceptedByTheAPIServer(t *testing.T) {
 	}
 }
 
-func components(t *testing.T, folder string) []*unstructured.Unstructured {
+// components are what clusterctl would install of a release, with its variables as given or their defaults.
+func components(t *testing.T, file string, variables map[string]string) []*unstructured.Unstructured {
 	t.Helper()
-	built, err := krusty.MakeKustomizer(krusty.MakeDefaultOptions()).Run(filesys.MakeFsOnDisk(), "../../config/"+folder)
+	files, err := release.Repository(release.Options{Version: "v0.1.0", Image: "ghcr.io/capk3s/capk3s"})
 	require.NoError(t, err)
-	var objs []*unstructured.Unstructured
-	for _, resource := range built.Resources() {
-		content, err := resource.Map()
-		require.NoError(t, err)
-		objs = append(objs, &unstructured.Unstructured{Object: content})
+	content, err := yamlprocessor.NewSimpleProcessor().Process(files[file], func(name string) (string, error) {
+		if value, ok := variables[name]; ok {
+			return value, nil
+		}
+		return "", fmt.Errorf("%s isn't set", name)
+	})
+	require.NoError(t, err)
+	return decode(t, content)
+}
+
+func TestManifests_HaveVariablesWithDefaults(t *testing.T) {
+	for _, provider := range providers {
+		t.Run(provider.label, func(t *testing.T) {
+			args := func(variables map[string]string) []string {
+				return deploymentOf(t, components(t, provider.file, variables)).Spec.Template.Spec.Containers[0].Args
+			}
+			assert.Subset(t, args(nil), []string{
+				"--concurrency=10", "--v=0", "--feature-gates=MachinePool=true,MachineTaintPropagation=false",
+				"--diagnostics-address=:8443", "--insecure-diagnostics=false",
+			})
+			assert.Subset(t, args(map[string]string{
+				"CAPK3S_CONCURRENCY": "50", "CAPK3S_LOG_LEVEL": "5", "EXP_MACHINE_POOL": "false", "EXP_MACHINE_TAINT_PROPAGATION": "true",
+				"CAPI_DIAGNOSTICS_ADDRESS": "localhost:8080", "CAPI_INSECURE_DIAGNOSTICS": "true",
+			}), []string{
+				"--concurrency=50", "--v=5", "--feature-gates=MachinePool=false,MachineTaintPropagation=true",
+				"--diagnostics-address=localhost:8080", "--insecure-diagnostics=true",
+			})
+		})
 	}
-	return objs
 }
 
 func deploymentOf(t *testing.T, objs []*unstructured.Unstructured) *appsv1.Deployment {

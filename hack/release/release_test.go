@@ -1,0 +1,120 @@
+package release
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	cyclonedx "github.com/CycloneDX/cyclonedx-go"
+	"github.com/stretchr/testify/assert"
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/yaml"
+)
+
+var options = Options{Version: "v0.1.0", Image: "registry.example.com/k3s/operator"}
+
+// Two programs, since the order of a map may differ between runs only.
+func TestRelease_IsTheSameBytesEachTime(t *testing.T) {
+	program := filepath.Join(t.TempDir(), "release")
+	build := exec.Command("go", "build", "-o", program, "./cmd/release")
+	out, err := build.CombinedOutput()
+	require.NoError(t, err, "%s", out)
+	var runs []map[string]string
+	for range 2 {
+		dir := filepath.Join(t.TempDir(), "made", "by", "it")
+		out, err := exec.Command(program, "--version=v0.1.0", "--out="+dir).CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		runs = append(runs, contents(t, dir))
+	}
+	for _, name := range []string{BootstrapComponents, ControlPlaneComponents, MetadataFile, SBOMFile, ChecksumsFile} {
+		assert.Contains(t, runs[0], name)
+	}
+	for name := range runs[0] {
+		assert.True(t, runs[0][name] == runs[1][name], "%s differs", name)
+	}
+	assert.Len(t, runs[1], len(runs[0]))
+}
+
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	files := map[string]string{}
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, entry := range entries {
+		content, err := os.ReadFile(filepath.Join(dir, entry.Name()))
+		require.NoError(t, err)
+		files[entry.Name()] = string(content)
+	}
+	return files
+}
+
+func TestBuild_ChecksumsAreThoseOfTheFiles(t *testing.T) {
+	files, err := Build(options)
+	require.NoError(t, err)
+	listed := map[string]string{}
+	for _, line := range strings.Split(strings.TrimSpace(string(files[ChecksumsFile])), "\n") {
+		sum, name, found := strings.Cut(line, "  ")
+		require.True(t, found, line)
+		listed[name] = sum
+	}
+	require.Len(t, listed, len(files)-1, "all but the list itself")
+	for name, sum := range listed {
+		digest := sha256.Sum256(files[name])
+		assert.Equal(t, hex.EncodeToString(digest[:]), sum, name)
+	}
+}
+
+func TestBuild_BothComponentsHaveTheImageOfTheRelease(t *testing.T) {
+	files, err := Build(options)
+	require.NoError(t, err)
+	for _, name := range []string{BootstrapComponents, ControlPlaneComponents} {
+		assert.Equal(t, 1, strings.Count(string(files[name]), "image: registry.example.com/k3s/operator:v0.1.0\n"), name)
+		assert.NotContains(t, string(files[name]), ":dev", name)
+	}
+}
+
+func TestBuild_SBOMListsWhatTheOperatorIsMadeOf(t *testing.T) {
+	files, err := Build(options)
+	require.NoError(t, err)
+	bom := cyclonedx.BOM{}
+	require.NoError(t, cyclonedx.NewBOMDecoder(strings.NewReader(string(files[SBOMFile])), cyclonedx.BOMFileFormatJSON).Decode(&bom))
+	assert.Equal(t, "pkg:golang/github.com/capk3s/capk3s@v0.1.0", bom.Metadata.Component.PackageURL)
+	names := map[string]bool{}
+	for _, c := range *bom.Components {
+		names[c.Name] = true
+		require.Len(t, *c.Hashes, 1, c.Name)
+		assert.Len(t, (*c.Hashes)[0].Value, 64, c.Name)
+	}
+	assert.True(t, names["sigs.k8s.io/cluster-api"])
+	assert.False(t, names["github.com/stretchr/testify"], "tests aren't a part of the operator")
+}
+
+func TestBuild_RefusesVersionsThatClusterctlWould(t *testing.T) {
+	for version, message := range map[string]string{
+		"0.1.0":  "write it like v0.1.0",
+		"v0.1":   "write it like v0.1.0",
+		"v9.9.0": "doesn't list the series 9.9",
+	} {
+		_, err := Build(Options{Version: version, Image: options.Image})
+		require.ErrorContains(t, err, message, version)
+	}
+}
+
+func TestMetadata_IsOfTheContract(t *testing.T) {
+	content, err := metadataFor("v0.1.0")
+	require.NoError(t, err)
+	var metadata struct {
+		APIVersion, Kind string
+		ReleaseSeries    []struct{ Contract string }
+	}
+	require.NoError(t, yaml.Unmarshal(content, &metadata))
+	assert.Equal(t, "clusterctl.cluster.x-k8s.io/v1alpha3", metadata.APIVersion)
+	assert.Equal(t, "Metadata", metadata.Kind)
+	for _, series := range metadata.ReleaseSeries {
+		assert.Equal(t, "v1beta2", series.Contract)
+	}
+}
