@@ -22,9 +22,9 @@ func (s *Server) writeConfig(cluster, state string) (string, error) {
 	conf := map[string]any{
 		"name":                        s.name,
 		"data-dir":                    s.dir,
-		"listen-client-urls":          Endpoint + "," + s.clientURL(),
+		"listen-client-urls":          s.listen("2379"),
 		"listen-client-http-urls":     "https://127.0.0.1:2382",
-		"listen-peer-urls":            "https://127.0.0.1:2380," + s.peerURL(),
+		"listen-peer-urls":            s.listen("2380"),
 		"listen-metrics-urls":         metrics,
 		"advertise-client-urls":       s.clientURL(),
 		"initial-advertise-peer-urls": s.peerURL(),
@@ -44,11 +44,6 @@ func (s *Server) writeConfig(cluster, state string) (string, error) {
 		"log-level":   "dpanic",
 		"log-outputs": []string{"stderr"},
 	}
-	if s.opts.Standalone {
-		// Real K3s has no etcd ports open with SQLite.
-		conf["listen-client-urls"] = Endpoint
-		conf["listen-peer-urls"] = "https://127.0.0.1:2380"
-	}
 	if cluster != "" {
 		conf["initial-cluster"] = cluster
 		conf["initial-cluster-state"] = state
@@ -62,6 +57,15 @@ func (s *Server) writeConfig(cluster, state string) (string, error) {
 	}
 	path := filepath.Join(s.dir, "config")
 	return path, os.WriteFile(path, content, 0o600)
+}
+
+// listen are the URLs for a port: on the loopback, and on the member's address.
+func (s *Server) listen(port string) string {
+	loopback := "https://127.0.0.1:" + port
+	if s.address == "127.0.0.1" {
+		return loopback
+	}
+	return loopback + ",https://" + s.address + ":" + port
 }
 
 // addExtraArgs adds `key=value` pairs; a value has the type that YAML gives it.

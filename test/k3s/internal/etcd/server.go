@@ -87,6 +87,7 @@ func New(opts Options) (*Server, error) {
 	}
 	if opts.Standalone {
 		s.dir = StandaloneDir(opts.Control.DataDir)
+		s.address = "127.0.0.1"
 		if err := markSQLite(opts.Control.DataDir); err != nil {
 			return nil, err
 		}
@@ -198,10 +199,10 @@ func (s *Server) Start(ctx context.Context, join *client.Client) error {
 	if !s.opts.Standalone {
 		go s.manageMembers(ctx)
 	}
-	if s.opts.Standalone || IsInitialized(s.opts.Control.DataDir) {
+	if !s.opts.Standalone && IsInitialized(s.opts.Control.DataDir) {
 		return s.run(ctx, "", "")
 	}
-	if join == nil {
+	if s.opts.Standalone || join == nil {
 		return s.run(ctx, s.name+"="+s.peerURL(), "new")
 	}
 	go s.joinUntilDone(ctx, join)

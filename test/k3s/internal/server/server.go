@@ -25,6 +25,7 @@ import (
 	"github.com/capk3s/capk3s/test/k3s/internal/passwd"
 	"github.com/capk3s/capk3s/test/k3s/internal/pki"
 	"github.com/capk3s/capk3s/test/k3s/internal/supervisor"
+	"github.com/capk3s/capk3s/test/k3s/internal/token"
 	"github.com/capk3s/capk3s/test/k3s/internal/version"
 )
 
@@ -169,10 +170,25 @@ func learnerTick() (time.Duration, error) {
 
 // runAgent joins this machine's node to its own server.
 func (s *server) runAgent(ctx context.Context, cancel context.CancelCauseFunc) {
-	local := agent.NewLocal(s.cfg, s.passwords.Password(passwd.UserNode))
+	full, err := s.agentToken()
+	if err != nil {
+		cancel(&fatalError{err})
+		return
+	}
+	local := agent.NewLocal(s.cfg, full)
 	if err := local.Run(ctx, !s.cfg.Server.Control.DisableAgent); err != nil && ctx.Err() == nil {
 		cancel(&fatalError{err})
 	}
+}
+
+// agentToken is the full token for agents, so that the agent inside verifies its
+// own server like any other.
+func (s *server) agentToken() (string, error) {
+	bundle, err := os.ReadFile(s.files.ServerCA)
+	if err != nil {
+		return "", err
+	}
+	return token.Format(passwd.UserNode, s.passwords.Password(passwd.UserNode), bundle)
 }
 
 // bringUp waits for etcd, then starts all that needs it.
