@@ -6,7 +6,6 @@ import (
 	"fmt"
 
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	capicontrollerutil "sigs.k8s.io/cluster-api/util/controller"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -27,6 +26,12 @@ func (r *Reconciler) act(ctx context.Context, s *scope, p *plan) error {
 	}
 	if p.remove != nil {
 		errs = append(errs, r.removeMember(ctx, s, p.remove))
+	}
+	if p.remediate != nil {
+		errs = append(errs, r.remediateMachine(ctx, s, p.remediate))
+	}
+	if p.remediated {
+		errs = append(errs, r.annotateRemediation(ctx, s, ""))
 	}
 	if p.create != nil {
 		errs = append(errs, r.createMachine(ctx, s, p.create))
@@ -95,15 +100,22 @@ func (r *Reconciler) removeMember(ctx context.Context, s *scope, rm *removal) er
 
 // deleteMachine starts the deletion of a Machine; the hook holds its infrastructure until etcd is settled.
 func (r *Reconciler) deleteMachine(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
-	deleted, err := r.machineDeleter.Delete(ctx, machine)
-	if apierrors.IsNotFound(err) {
-		return nil
+	if err := r.startDeletion(ctx, s, machine); err != nil {
+		return err
 	}
-	if err != nil {
+	r.event(s, corev1.EventTypeNormal, "ScalingDown", "Delete", "Machine %s is being deleted", machine.Name)
+	return nil
+}
+
+// startDeletion deletes a Machine, which then waits for its finalizers.
+func (r *Reconciler) startDeletion(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
+	deleted, err := r.machineDeleter.Delete(ctx, machine)
+	if client.IgnoreNotFound(err) != nil {
 		return fmt.Errorf("deleting Machine %s: %w", machine.Name, err)
 	}
-	r.waitForCache(s, deleted.GetResourceVersion())
-	r.event(s, corev1.EventTypeNormal, "ScalingDown", "Delete", "Machine %s is being deleted", machine.Name)
+	if deleted != nil {
+		r.waitForCache(s, deleted.GetResourceVersion())
+	}
 	return nil
 }
 

@@ -44,7 +44,7 @@ func computeConditions(s *scope, p *plan) []metav1.Condition {
 		rollingOutCondition(s),
 		scalingUpCondition(s, p),
 		scalingDownCondition(s, p),
-		{Type: controlplanev1.RemediatingCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotRemediatingReason},
+		remediatingCondition(s, p),
 		{Type: controlplanev1.DeletingCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotDeletingReason},
 		availableCondition(s),
 	}

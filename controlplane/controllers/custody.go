@@ -27,8 +27,9 @@ func (r *Reconciler) keepCustody(ctx context.Context, s *scope) error {
 	}
 	s.certificates, s.certificatesErr = certs.Reconcile(ctx, r.certificatesInput(s))
 	s.token, s.tokenErr = token.Reconcile(ctx, r.tokenInput(s))
-	if !s.initialized && s.certificates != nil && r.endpointIsOurs(ctx, s) {
-		s.initialized, s.evidence = true, "The control plane endpoint, which answers with this cluster's certificate authority,"
+	if s.certificates != nil && (!s.initialized || s.founderReplaced()) && r.endpointIsOurs(ctx, s) {
+		s.initialized, s.endpointLives = true, true
+		s.evidence = "The control plane endpoint, which answers with this cluster's certificate authority,"
 	}
 	s.kubeconfigErr = r.reconcileKubeconfig(ctx, s)
 	return errors.Join(transient(s.certificatesErr), transient(s.tokenErr), transient(s.kubeconfigErr))

@@ -6,6 +6,7 @@ import (
 
 	"github.com/go-logr/logr"
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
@@ -117,4 +118,13 @@ func (f *fixture) infraMachine(t *testing.T, name string) *unstructured.Unstruct
 	infra.SetKind(builder.GenericInfrastructureMachineKind)
 	require.NoError(t, env.Client.Get(context.Background(), client.ObjectKey{Namespace: f.cluster.Namespace, Name: name}, infra))
 	return infra
+}
+
+// tokenValue is the cluster's token.
+func (f *fixture) tokenValue(t *testing.T) string {
+	t.Helper()
+	secret := &corev1.Secret{}
+	require.NoError(t, env.Client.Get(context.Background(), client.ObjectKey{Namespace: f.cluster.Namespace, Name: f.cluster.Name + "-token"}, secret))
+	require.NotEmpty(t, secret.Data["value"])
+	return string(secret.Data["value"])
 }

@@ -43,7 +43,7 @@ func evidenceOf(cluster *clusterv1.Cluster, controlPlane *controlplanev1.KThrees
 		return "the KThreesControlPlane's annotation " + controlplanev1.InitializedAnnotation
 	case ptr.Deref(controlPlane.Status.Initialization.ControlPlaneInitialized, false):
 		return "the KThreesControlPlane's status"
-	case conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition):
+	case clusterInitialized(cluster):
 		return "the Cluster's condition " + clusterv1.ClusterControlPlaneInitializedCondition
 	}
 	for _, name := range machines.Names() {
@@ -53,6 +53,11 @@ func evidenceOf(cluster *clusterv1.Cluster, controlPlane *controlplanev1.KThrees
 		}
 	}
 	return ""
+}
+
+// clusterInitialized says whether Cluster API saw the control plane accept requests.
+func clusterInitialized(cluster *clusterv1.Cluster) bool {
+	return conditions.IsTrue(cluster, clusterv1.ClusterControlPlaneInitializedCondition)
 }
 
 // confirmNotInitialized reads without a cache what evidenceOf looks at. Not initialized is believed only so.

@@ -26,6 +26,12 @@ const (
 
 // createMachine makes a server's infrastructure machine, KThreesConfig and Machine, all of one name.
 func (r *Reconciler) createMachine(ctx context.Context, s *scope, c *creation) error {
+	if c.first {
+		// A second first server would found a second cluster: that there is none is believed only from the API server.
+		if machines, err := listMachines(ctx, r.APIReader, s.cluster, s.controlPlane); err != nil || len(machines) > 0 {
+			return err
+		}
+	}
 	name, err := machineName(s.cluster, s.controlPlane)
 	if err != nil {
 		return err

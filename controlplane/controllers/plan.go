@@ -19,6 +19,13 @@ type plan struct {
 	create *creation
 	delete *clusterv1.Machine
 
+	// remediate is an unhealthy Machine to be deleted and replaced; refused is one that isn't, or not yet.
+	remediate *remediation
+	refused   *refusal
+
+	// remediated says that the record of a remediation has served its purpose.
+	remediated bool
+
 	// release are deleting Machines that need not be held back any longer.
 	release []*clusterv1.Machine
 
@@ -77,7 +84,10 @@ func decide(s *scope) plan {
 	p := plan{}
 	planFounding(s, &p)
 	planHooks(s, &p)
-	planReplicas(s, &p)
+	planRemediation(s, &p)
+	if p.remediate == nil {
+		planReplicas(s, &p)
+	}
 	if p.requeueAfter == 0 {
 		p.requeueAfter = fallbackWait(s)
 	}

@@ -38,7 +38,12 @@ func mayFound(s *scope, machine *clusterv1.Machine) bool {
 	if recorded := recordedEvidence(s.controlPlane); recorded != nil && recorded.Machine == machine.Name {
 		return true
 	}
-	return !s.initialized || s.initAllowed()
+	return !s.initialized || s.mayFoundAnew()
+}
+
+// mayFoundAnew says whether a cluster that was founded before may be founded again.
+func (s *scope) mayFoundAnew() bool {
+	return s.initAllowed() || s.founderReplaced()
 }
 
 // initAllowed says whether a human lets the cluster be founded anew.
@@ -52,7 +57,7 @@ func planFirst(s *scope, p *plan) {
 		p.hold(scaleUp, holds...)
 		return
 	}
-	if s.initialized && !s.initAllowed() {
+	if s.initialized && !s.mayFoundAnew() {
 		p.hold(scaleUp, fmt.Sprintf("%s says that this cluster was founded, but it has no Machines. "+
 			"Restore the Machines, or, if all servers and their data are lost for good, "+
 			"set the annotation %s=true to found it anew", s.evidence, controlplanev1.AllowInitAnnotation))

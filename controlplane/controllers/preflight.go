@@ -107,6 +107,13 @@ func apiReachable(s *scope) string {
 	return ""
 }
 
+func membersKnown(s *scope) string {
+	if err := s.workload.membersErr; err != nil && s.embeddedEtcd() {
+		return "etcd's members can't be listed: " + err.Error()
+	}
+	return ""
+}
+
 func everyServerReady(s *scope) string {
 	for _, name := range s.machines.Names() {
 		node := s.workload.nodeOf(s.machines[name])
@@ -126,8 +133,8 @@ func membersMatchMachines(s *scope) string {
 	if !s.embeddedEtcd() {
 		return ""
 	}
-	if s.workload.membersErr != nil {
-		return "etcd's members can't be listed: " + s.workload.membersErr.Error()
+	if message := membersKnown(s); message != "" {
+		return message
 	}
 	if orphans := s.orphans(); len(orphans) > 0 {
 		return strings.Join(orphans, ", ") + " has no Machine"

@@ -40,6 +40,9 @@ type scope struct {
 	initialized bool
 	evidence    string
 
+	// endpointLives says that a server of this cluster answers at the endpoint although there are no Machines.
+	endpointLives bool
+
 	certificates    *certs.Set
 	certificatesErr error
 	token           *token.Token

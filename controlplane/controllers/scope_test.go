@@ -141,3 +141,8 @@ func removeMemberOf(s *scope, name string) {
 	}
 	s.workload.members = kept
 }
+
+// setAnnotation sets an annotation of the control plane.
+func setAnnotation(s *scope, key, value string) {
+	metav1.SetMetaDataAnnotation(&s.controlPlane.ObjectMeta, key, value)
+}

@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
 	"sigs.k8s.io/cluster-api/util/patch"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
 	"github.com/capk3s/capk3s/pkg/k3s"
@@ -22,8 +23,9 @@ import (
 
 // report sets the status of the control plane, which the caller writes, and writes the conditions of the Machines.
 func (r *Reconciler) report(ctx context.Context, s *scope, p *plan) error {
-	err := r.reportMachines(ctx, s)
+	err := r.reportMachines(ctx, s, p)
 	reportReplicas(s)
+	reportLastRemediation(s)
 	reportVersions(s)
 	r.reportInitialized(s)
 	for _, condition := range computeConditions(s, p) {
@@ -116,7 +118,7 @@ func (r *Reconciler) reportInitialized(s *scope) {
 }
 
 // reportMachines sets the conditions of the Machines that the control plane answers for.
-func (r *Reconciler) reportMachines(ctx context.Context, s *scope) error {
+func (r *Reconciler) reportMachines(ctx context.Context, s *scope, p *plan) error {
 	var errs []error
 	for _, name := range s.machines.Names() {
 		machine := s.machines[name]
@@ -128,15 +130,26 @@ func (r *Reconciler) reportMachines(ctx context.Context, s *scope) error {
 		for _, condition := range machineConditions(s, machine) {
 			conditions.Set(machine, condition)
 		}
+		reportRemediated(p, machine)
 		err = helper.Patch(ctx, machine, patch.WithOwnedConditions{Conditions: []string{
 			controlplanev1.MachineUpToDateCondition, controlplanev1.MachineEtcdMemberHealthyCondition,
+			clusterv1.MachineOwnerRemediatedCondition,
 		}})
 		// A Machine that is gone meanwhile needs none.
-		if err = kerrors.FilterOut(err, apierrors.IsNotFound); err != nil {
+		if err = ignoreAllNotFound(err); err != nil {
 			errs = append(errs, fmt.Errorf("writing the conditions of Machine %s: %w", name, err))
 		}
 	}
 	return errors.Join(errs...)
+}
+
+// ignoreAllNotFound looks into the aggregate that the patch helper wraps.
+func ignoreAllNotFound(err error) error {
+	var all kerrors.Aggregate
+	if errors.As(err, &all) {
+		return kerrors.FilterOut(all, apierrors.IsNotFound)
+	}
+	return client.IgnoreNotFound(err)
 }
 
 // tellHolds makes an event of what holds back a change, when it wasn't told before.

@@ -101,9 +101,12 @@ const (
 	// DeletionCompletedReason says that nothing is left to delete.
 	DeletionCompletedReason = "DeletionCompleted"
 
-	// PreconditionFailedReason says which check holds back a change of the control plane.
-	PreconditionFailedReason = "PreconditionFailed"
+	// CannotBeRemediatedReason says why a human must look after an unhealthy Machine.
+	CannotBeRemediatedReason = "CannotBeRemediated"
 
-	// EvidenceWithoutMachinesReason says that the cluster existed once and has no Machines now.
-	EvidenceWithoutMachinesReason = "EvidenceWithoutMachines"
+	// RemediationDeferredReason says what the replacement of an unhealthy Machine waits for.
+	RemediationDeferredReason = "RemediationDeferred"
+
+	// MachineDeletingReason says that an unhealthy Machine is being deleted, to be replaced.
+	MachineDeletingReason = "MachineDeleting"
 )

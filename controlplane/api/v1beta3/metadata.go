@@ -26,4 +26,13 @@ const (
 
 	// EtcdMemberAnnotation on a control plane Machine records the name of its etcd member.
 	EtcdMemberAnnotation = "controlplane.cluster.x-k8s.io/k3s-etcd-member"
+
+	// RemediationInProgressAnnotation on a KThreesControlPlane follows the replacement of an unhealthy Machine, from
+	// before the deletion until there are as many Machines as replicas. Its value is JSON with the Machine, the time
+	// and the number of retries.
+	RemediationInProgressAnnotation = "controlplane.cluster.x-k8s.io/remediation-in-progress"
+
+	// RemediationForAnnotation on a Machine holds the record of the remediation that it is a replacement of, so that
+	// failures in a row are counted.
+	RemediationForAnnotation = "controlplane.cluster.x-k8s.io/remediation-for"
 )
