@@ -27,6 +27,12 @@ func (r *Reconciler) act(ctx context.Context, s *scope, p *plan) error {
 	if p.remove != nil {
 		errs = append(errs, r.removeMember(ctx, s, p.remove))
 	}
+	if p.standIn != nil {
+		errs = append(errs, r.createStandIn(ctx, s, p.standIn))
+	}
+	if p.dismiss != nil {
+		errs = append(errs, r.deleteStandIn(ctx, s, p.dismiss))
+	}
 	if p.remediate != nil {
 		errs = append(errs, r.remediateMachine(ctx, s, p.remediate))
 	}

@@ -8,6 +8,7 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
 	"github.com/capk3s/capk3s/pkg/custody"
+	"github.com/capk3s/capk3s/pkg/k3s"
 )
 
 // plan is what a reconcile will write besides custody and status. It is decided before the first write.
@@ -31,6 +32,10 @@ type plan struct {
 
 	// remove is an etcd member that K3s shall remove.
 	remove *removal
+
+	// standIn is an etcd member without a Node that needs one to be removed; dismiss is a Node that has served so.
+	standIn *k3s.Member
+	dismiss *corev1.Node
 
 	// waiting says what holds back a change, for the conditions and the events.
 	waiting []hold
@@ -84,6 +89,7 @@ func decide(s *scope) plan {
 	p := plan{}
 	planFounding(s, &p)
 	planHooks(s, &p)
+	planOrphans(s, &p)
 	planRemediation(s, &p)
 	if p.remediate == nil {
 		planReplicas(s, &p)

@@ -99,8 +99,10 @@ func planRemoval(s *scope, p *plan, machine *clusterv1.Machine) {
 	}
 	node, member := s.workload.nodeOf(machine), s.workload.memberNameOf(machine)
 	switch {
+	case node == nil && s.workload.standIn == nil:
+		p.standIn = s.workload.member(member)
 	case node == nil:
-		p.hold(removeMember, "the Node of Machine "+machine.Name+" is gone but its etcd member "+member+" is not; K3s removes it")
+		p.hold(removeMember, "the Node of Machine "+machine.Name+" is gone; K3s is removing its etcd member "+member)
 	case node.Annotations[k3s.EtcdRemoveAnnotation] == "true":
 		p.hold(removeMember, "K3s is removing etcd member "+member+" of Machine "+machine.Name)
 	default:

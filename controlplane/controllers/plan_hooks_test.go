@@ -21,6 +21,7 @@ func TestDecide_HoldsADeletingServerUntilItsMemberIsGone(t *testing.T) {
 		change  func(*scope)
 		remove  bool
 		release bool
+		standIn bool
 		waits   string
 	}{
 		{name: "drained: K3s is asked to remove the member", servers: 3, remove: true},
@@ -49,7 +50,12 @@ func TestDecide_HoldsADeletingServerUntilItsMemberIsGone(t *testing.T) {
 		{name: "Node gone, member there", servers: 3, change: func(s *scope) {
 			s.machines[name].Annotations[controlplanev1.EtcdMemberAnnotation] = memberOf(name)
 			delete(s.workload.nodes, name)
-		}, waits: "is not; K3s removes it"},
+		}, standIn: true},
+		{name: "Node gone, member there, K3s is at it", servers: 3, change: func(s *scope) {
+			s.machines[name].Annotations[controlplanev1.EtcdMemberAnnotation] = memberOf(name)
+			delete(s.workload.nodes, name)
+			s.workload.standIn = standInNode(&s.workload.members[1])
+		}, waits: "K3s is removing"},
 		{name: "never joined", servers: 3, change: func(s *scope) {
 			s.machines[name].Status.NodeRef = clusterv1.MachineNodeReference{}
 			s.machines[name].Spec.ProviderID = ""
@@ -76,6 +82,7 @@ func TestDecide_HoldsADeletingServerUntilItsMemberIsGone(t *testing.T) {
 			p := decide(s)
 			assert.Equal(t, tc.remove, p.remove != nil)
 			assert.Equal(t, tc.release, len(p.release) == 1)
+			assert.Equal(t, tc.standIn, p.standIn != nil)
 			if tc.waits != "" {
 				assert.Contains(t, joined(p), tc.waits)
 				assert.NotZero(t, p.requeueAfter)

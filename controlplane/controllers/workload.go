@@ -29,6 +29,9 @@ type workload struct {
 	nodes    map[string]*corev1.Node
 	nodesErr error
 
+	// standIn is a Node that stands in for a lost one; see planOrphans.
+	standIn *corev1.Node
+
 	// members are etcd's members; membersErr says why they could not be listed.
 	members    []k3s.Member
 	membersErr error
@@ -44,7 +47,7 @@ func (r *Reconciler) readWorkload(ctx context.Context, s *scope) {
 		w.nodesErr, w.membersErr = errNoServerYet, errNoServerYet
 		return
 	}
-	w.nodes, w.nodesErr = r.listNodes(ctx, s.cluster)
+	w.nodesErr = r.listNodes(ctx, s.cluster, w)
 	supervisor, err := r.supervisor(s)
 	if err != nil {
 		w.membersErr = err
@@ -62,23 +65,29 @@ func (r *Reconciler) readWorkload(ctx context.Context, s *scope) {
 	}
 }
 
-func (r *Reconciler) listNodes(ctx context.Context, cluster *clusterv1.Cluster) (map[string]*corev1.Node, error) {
+func (r *Reconciler) listNodes(ctx context.Context, cluster *clusterv1.Cluster, w *workload) error {
 	workloadClient, err := r.ClusterCache.GetClient(ctx, client.ObjectKeyFromObject(cluster))
 	if err != nil {
-		return nil, err
+		return err
 	}
 	if err := r.watchNodes(ctx, cluster); err != nil {
-		return nil, err
+		return err
 	}
-	list := &corev1.NodeList{}
-	if err := workloadClient.List(ctx, list, client.HasLabels{k3s.ControlPlaneLabel}); err != nil {
-		return nil, fmt.Errorf("listing the Nodes of Cluster %s: %w", cluster.Name, err)
+	servers, standIns := &corev1.NodeList{}, &corev1.NodeList{}
+	if err := workloadClient.List(ctx, servers, client.HasLabels{k3s.ControlPlaneLabel}); err != nil {
+		return fmt.Errorf("listing the Nodes of Cluster %s: %w", cluster.Name, err)
 	}
-	nodes := make(map[string]*corev1.Node, len(list.Items))
-	for i := range list.Items {
-		nodes[list.Items[i].Name] = &list.Items[i]
+	if err := workloadClient.List(ctx, standIns, client.HasLabels{controlplanev1.StandInLabel}); err != nil {
+		return fmt.Errorf("listing the Nodes of Cluster %s: %w", cluster.Name, err)
 	}
-	return nodes, nil
+	w.nodes = make(map[string]*corev1.Node, len(servers.Items))
+	for i := range servers.Items {
+		w.nodes[servers.Items[i].Name] = &servers.Items[i]
+	}
+	if len(standIns.Items) > 0 {
+		w.standIn = &standIns.Items[0]
+	}
+	return nil
 }
 
 // endpointHost is the control plane endpoint as host:port.

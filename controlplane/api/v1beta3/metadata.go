@@ -27,6 +27,10 @@ const (
 	// EtcdMemberAnnotation on a control plane Machine records the name of its etcd member.
 	EtcdMemberAnnotation = "controlplane.cluster.x-k8s.io/k3s-etcd-member"
 
+	// StandInLabel marks a Node of the workload cluster that stands in for a lost one, so that K3s removes its etcd
+	// member. It is also the key of its taint.
+	StandInLabel = "controlplane.cluster.x-k8s.io/k3s-stand-in"
+
 	// RemediationInProgressAnnotation on a KThreesControlPlane follows the replacement of an unhealthy Machine, from
 	// before the deletion until there are as many Machines as replicas. Its value is JSON with the Machine, the time
 	// and the number of retries.

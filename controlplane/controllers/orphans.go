@@ -1,0 +1,67 @@
+package controllers
+
+import (
+	"context"
+	"fmt"
+
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
+	"github.com/capk3s/capk3s/pkg/k3s"
+)
+
+// createStandIn makes the Node by way of which K3s removes an orphan. That no other Node has the member is believed
+// only from an uncached read.
+func (r *Reconciler) createStandIn(ctx context.Context, s *scope, member *k3s.Member) error {
+	workloadClient, err := r.ClusterCache.GetUncachedClient(ctx, client.ObjectKeyFromObject(s.cluster))
+	if err != nil {
+		return fmt.Errorf("connecting to Cluster %s: %w", s.cluster.Name, err)
+	}
+	nodes := &corev1.NodeList{}
+	if err := workloadClient.List(ctx, nodes); err != nil {
+		return fmt.Errorf("listing the Nodes of Cluster %s: %w", s.cluster.Name, err)
+	}
+	for i := range nodes.Items {
+		if k3s.EtcdMemberName(&nodes.Items[i]) == member.Name {
+			return nil
+		}
+	}
+	if err := workloadClient.Create(ctx, standInNode(member)); err != nil {
+		return fmt.Errorf("creating a Node that stands in for etcd member %s: %w", member.Name, err)
+	}
+	r.event(s, corev1.EventTypeNormal, "RemovingEtcdMember", "Delete", "etcd member %s has no Machine and no Node and is being removed", member.Name)
+	return nil
+}
+
+// standInNode is a Node that nothing runs on and that asks K3s to remove a member.
+func standInNode(member *k3s.Member) *corev1.Node {
+	return &corev1.Node{
+		ObjectMeta: metav1.ObjectMeta{
+			Name:   "orphan-" + member.Name,
+			Labels: map[string]string{k3s.EtcdLabel: "true", controlplanev1.StandInLabel: ""},
+			Annotations: map[string]string{
+				k3s.EtcdNodeNameAnnotation:    member.Name,
+				k3s.EtcdNodeAddressAnnotation: peerHost(member),
+				k3s.EtcdRemoveAnnotation:      "true",
+			},
+		},
+		Spec: corev1.NodeSpec{
+			Unschedulable: true,
+			Taints:        []corev1.Taint{{Key: controlplanev1.StandInLabel, Effect: corev1.TaintEffectNoExecute}},
+		},
+	}
+}
+
+// deleteStandIn deletes the Node that stood in for an orphan.
+func (r *Reconciler) deleteStandIn(ctx context.Context, s *scope, node *corev1.Node) error {
+	workloadClient, err := r.ClusterCache.GetClient(ctx, client.ObjectKeyFromObject(s.cluster))
+	if err != nil {
+		return fmt.Errorf("connecting to Cluster %s: %w", s.cluster.Name, err)
+	}
+	if err := workloadClient.Delete(ctx, node); client.IgnoreNotFound(err) != nil {
+		return fmt.Errorf("deleting Node %s: %w", node.Name, err)
+	}
+	return nil
+}
