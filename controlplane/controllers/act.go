@@ -37,7 +37,7 @@ func (r *Reconciler) act(ctx context.Context, s *scope, p *plan) error {
 		errs = append(errs, r.remediateMachine(ctx, s, p.remediate))
 	}
 	if p.remediated {
-		errs = append(errs, r.annotateRemediation(ctx, s, ""))
+		errs = append(errs, r.endRemediation(ctx, s))
 	}
 	if p.create != nil {
 		errs = append(errs, r.createMachine(ctx, s, p.create))
@@ -121,6 +121,19 @@ func (r *Reconciler) startDeletion(ctx context.Context, s *scope, machine *clust
 	}
 	if deleted != nil {
 		r.waitForCache(s, deleted.GetResourceVersion())
+	}
+	return nil
+}
+
+// annotate changes the annotations of the control plane. A copy is patched, so that the patch at the end of the
+// reconcile doesn't write them again.
+func (r *Reconciler) annotate(ctx context.Context, s *scope, change func(map[string]string)) error {
+	after := s.controlPlane.DeepCopy()
+	after.Annotations = copyMap(after.Annotations)
+	change(after.Annotations)
+	patch := client.MergeFromWithOptions(s.controlPlane, client.MergeFromWithOptimisticLock{})
+	if err := r.Client.Patch(ctx, after, patch); err != nil {
+		return fmt.Errorf("annotating KThreesControlPlane %s: %w", s.controlPlane.Name, err)
 	}
 	return nil
 }

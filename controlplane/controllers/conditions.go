@@ -11,7 +11,6 @@ import (
 
 	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
 	"github.com/capk3s/capk3s/pkg/custody"
-	"github.com/capk3s/capk3s/pkg/k3s"
 )
 
 // ownedConditions are the conditions that nobody else writes.
@@ -212,7 +211,7 @@ func anyServerReady(s *scope) string {
 		return message
 	}
 	for _, machine := range s.machines {
-		if node := s.workload.nodeOf(machine); node != nil && k3s.NodeReady(node) == metav1.ConditionTrue {
+		if s.workload.serverReady(machine) {
 			return ""
 		}
 	}
@@ -223,8 +222,8 @@ func etcdHasQuorum(s *scope) string {
 	if !s.embeddedEtcd() {
 		return ""
 	}
-	if err := s.workload.membersErr; err != nil {
-		return "etcd's members can't be listed: " + err.Error()
+	if message := membersKnown(s); message != "" {
+		return message
 	}
 	if healthy, need := s.healthyVoters(nil), quorum(s.workload.voters()); healthy < need {
 		return fmt.Sprintf("etcd has %d healthy voters of %d and needs %d", healthy, s.workload.voters(), need)

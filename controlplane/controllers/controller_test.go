@@ -94,6 +94,17 @@ func TestReconcile_NeverFoundsASecondCluster(t *testing.T) {
 	assert.NotContains(t, f.controlPlane.Annotations, controlplanev1.AllowInitAnnotation, "once")
 }
 
+func TestCreateMachine_BelievesThatThereIsNoServerOnlyFromTheAPIServer(t *testing.T) {
+	f := newFixture(t)
+	f.run(t, 1)
+	require.Len(t, f.listMachines(t), 1)
+	s, err := f.readScope(context.Background(), f.cluster, f.controlPlane)
+	require.NoError(t, err)
+	s.machines = nil // as a cache has it that lags behind
+	require.NoError(t, f.createMachine(context.Background(), s, &creation{first: true}))
+	assert.Len(t, f.listMachines(t), 1)
+}
+
 func TestReconcile_PropagatesMetadataInPlace(t *testing.T) {
 	f := newFixture(t, func(cp *controlplanev1.KThreesControlPlane) {
 		cp.Spec.MachineTemplate.ObjectMeta = clusterv1.ObjectMeta{

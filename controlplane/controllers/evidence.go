@@ -112,13 +112,12 @@ func (r *Reconciler) recordEvidence(ctx context.Context, s *scope, machine strin
 	if err != nil {
 		return nil, fmt.Errorf("encoding the evidence: %w", err)
 	}
-	// A copy is patched, so that the patch at the end of the reconcile doesn't write the annotation again.
-	after := s.controlPlane.DeepCopy()
-	metav1.SetMetaDataAnnotation(&after.ObjectMeta, controlplanev1.InitializedAnnotation, string(value))
-	delete(after.Annotations, controlplanev1.AllowInitAnnotation)
-	patch := client.MergeFromWithOptions(s.controlPlane.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, after, patch); err != nil {
-		return nil, fmt.Errorf("recording on KThreesControlPlane %s that its cluster is founded: %w", s.controlPlane.Name, err)
+	err = r.annotate(ctx, s, func(annotations map[string]string) {
+		annotations[controlplanev1.InitializedAnnotation] = string(value)
+		delete(annotations, controlplanev1.AllowInitAnnotation)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("recording that the cluster is founded: %w", err)
 	}
 	return recorded, nil
 }

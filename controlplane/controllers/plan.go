@@ -100,6 +100,13 @@ func decide(s *scope) plan {
 	return p
 }
 
+// lookAgain asks for another reconcile after a wait, or sooner when something else asks for that; 0 asks for none.
+func (p *plan) lookAgain(after time.Duration) {
+	if after > 0 && (p.requeueAfter == 0 || after < p.requeueAfter) {
+		p.requeueAfter = after
+	}
+}
+
 // fallbackWait is the wait for what can't be watched; none when everything is settled.
 func fallbackWait(s *scope) time.Duration {
 	switch {

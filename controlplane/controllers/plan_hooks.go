@@ -85,11 +85,8 @@ func waitsForHook(machine *clusterv1.Machine) bool {
 // planRemoval asks K3s to remove a Machine's etcd member as soon as that is safe.
 func planRemoval(s *scope, p *plan, machine *clusterv1.Machine) {
 	// K3s' progress shows on the Node, which is watched, but also in etcd's members, which are not.
-	p.requeueAfter = pollMembers
-	holds := failed(s, apiReachable, noMemberJoining)
-	if err := s.workload.membersErr; err != nil {
-		holds = append(holds, "etcd's members can't be listed: "+err.Error())
-	}
+	p.lookAgain(pollMembers)
+	holds := failed(s, apiReachable, membersKnown, noMemberJoining)
 	if hold := quorumWithout(s, machine); hold != "" {
 		holds = append(holds, hold)
 	}

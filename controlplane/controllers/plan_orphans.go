@@ -18,17 +18,18 @@ func planOrphans(s *scope, p *plan) {
 	}
 	if standIn := s.workload.standIn; standIn != nil {
 		// K3s' progress shows in etcd's members, which can't be watched.
-		p.requeueAfter = pollMembers
+		p.lookAgain(pollMembers)
 		if standInServed(s, standIn) {
 			p.dismiss = standIn
 		}
 		return
 	}
 	orphan := orphanMember(s)
-	if orphan == nil || p.remove != nil {
+	if orphan == nil || p.remove != nil || p.standIn != nil {
 		return
 	}
-	p.requeueAfter = pollUnreachable
+	// What it waits for shows in etcd's members, too.
+	p.lookAgain(pollUnreachable)
 	if holds := failed(s, noServerStarting, noOtherDeletion, noMemberJoining); len(holds) > 0 {
 		p.hold(removeMember, holds...)
 		return

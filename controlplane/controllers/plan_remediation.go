@@ -12,7 +12,6 @@ import (
 	"sigs.k8s.io/cluster-api/util/collections"
 
 	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
-	"github.com/capk3s/capk3s/pkg/k3s"
 )
 
 // defaultMinHealthyPeriod is how long a replacement must live for its failure to count as a new one.
@@ -49,7 +48,7 @@ func planRemediation(s *scope, p *plan) {
 	record, wait := nextRemediation(s, machine)
 	if reason, message := mayRemediate(s, machine, record, wait); message != "" {
 		p.refused = &refusal{machine: machine, reason: reason, message: message}
-		p.requeueAfter = wait
+		p.lookAgain(wait)
 		return
 	}
 	p.remediate = &remediation{machine: machine, record: record}
@@ -103,7 +102,9 @@ func mayRemediate(s *scope, machine *clusterv1.Machine, record remediationRecord
 	limit := s.controlPlane.Spec.Remediation.MaxRetry
 	switch {
 	case wait > 0:
-		return controlplanev1.RemediationDeferredReason, fmt.Sprintf("the last replacement failed less than spec.remediation.retryPeriodSeconds ago; the next try is in %s", wait.Round(time.Second))
+		// The time, not the wait: a message that counts down would be written over and over.
+		return controlplanev1.RemediationDeferredReason, "the last replacement failed less than spec.remediation.retryPeriodSeconds ago; the next try is at " +
+			s.now.Add(wait).UTC().Format(time.RFC3339)
 	case limit != nil && record.RetryCount > *limit:
 		return controlplanev1.CannotBeRemediatedReason, fmt.Sprintf("%d replacements failed already, as many as spec.remediation.maxRetry allows", *limit)
 	}
@@ -145,8 +146,7 @@ func noServerStarting(s *scope) string {
 // anotherServes makes sure that a server stays which can let the replacement in.
 func anotherServes(s *scope, machine *clusterv1.Machine) string {
 	for name, other := range s.machines {
-		node := s.workload.nodeOf(other)
-		if name != machine.Name && node != nil && k3s.NodeReady(node) == metav1.ConditionTrue {
+		if name != machine.Name && s.workload.serverReady(other) {
 			return ""
 		}
 	}

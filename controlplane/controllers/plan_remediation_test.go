@@ -299,3 +299,29 @@ func TestRemediation_IsReported(t *testing.T) {
 	assert.Equal(t, "newer", s.controlPlane.Status.LastRemediation.Machine)
 	assert.Equal(t, ptr.To[int32](2), s.controlPlane.Status.LastRemediation.RetryCount)
 }
+
+// A message that changed with each look would be written with each, and each write would be another look.
+func TestDecide_SaysTheSameWhileARetryWaits(t *testing.T) {
+	s := newScope(3)
+	s.controlPlane.Spec.Remediation.RetryPeriodSeconds = ptr.To[int32](600)
+	kill(s, "m1").Annotations[controlplanev1.RemediationForAnnotation] = recordOf("x", time.Minute, 0)
+	before := decide(s).refused
+	require.NotNil(t, before)
+	s.now = s.now.Add(7 * time.Second)
+	after := decide(s).refused
+	require.NotNil(t, after)
+	assert.Equal(t, before.message, after.message)
+}
+
+func TestDecide_LooksAgainAsSoonAsAnythingAsksForIt(t *testing.T) {
+	s := newScope(5)
+	markDeleting(s, "m0")
+	kill(s, "m1").Annotations[controlplanev1.RemediationForAnnotation] = recordOf("x", time.Minute, 0)
+	p := decide(s)
+	require.NotNil(t, p.remove)
+	require.NotNil(t, p.refused, "one change at a time")
+	assert.Equal(t, pollMembers, p.requeueAfter, "the removal is still looked after")
+
+	s.controlPlane.Spec.Remediation.RetryPeriodSeconds = ptr.To[int32](600)
+	assert.Equal(t, pollMembers, decide(s).requeueAfter, "and isn't put off by a longer wait")
+}

@@ -10,7 +10,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
 )
@@ -22,7 +21,10 @@ func (r *Reconciler) remediateMachine(ctx context.Context, s *scope, rm *remedia
 	if err != nil {
 		return fmt.Errorf("encoding the remediation of Machine %s: %w", rm.machine.Name, err)
 	}
-	if err := r.annotateRemediation(ctx, s, string(value)); err != nil {
+	err = r.annotate(ctx, s, func(annotations map[string]string) {
+		annotations[controlplanev1.RemediationInProgressAnnotation] = string(value)
+	})
+	if err != nil {
 		return err
 	}
 	if err := r.startDeletion(ctx, s, rm.machine); err != nil {
@@ -32,20 +34,11 @@ func (r *Reconciler) remediateMachine(ctx context.Context, s *scope, rm *remedia
 	return nil
 }
 
-// annotateRemediation writes the record of a remediation onto the control plane; an empty one takes it away. A copy
-// is patched, so that the patch at the end of the reconcile doesn't write the annotation again.
-func (r *Reconciler) annotateRemediation(ctx context.Context, s *scope, value string) error {
-	after := s.controlPlane.DeepCopy()
-	if value == "" {
-		delete(after.Annotations, controlplanev1.RemediationInProgressAnnotation)
-	} else {
-		metav1.SetMetaDataAnnotation(&after.ObjectMeta, controlplanev1.RemediationInProgressAnnotation, value)
-	}
-	patch := client.MergeFromWithOptions(s.controlPlane.DeepCopy(), client.MergeFromWithOptimisticLock{})
-	if err := r.Client.Patch(ctx, after, patch); err != nil {
-		return fmt.Errorf("recording the remediation on KThreesControlPlane %s: %w", s.controlPlane.Name, err)
-	}
-	return nil
+// endRemediation takes the record of a remediation off the control plane.
+func (r *Reconciler) endRemediation(ctx context.Context, s *scope) error {
+	return r.annotate(ctx, s, func(annotations map[string]string) {
+		delete(annotations, controlplanev1.RemediationInProgressAnnotation)
+	})
 }
 
 // reportRemediated sets on a Machine what its owner does about its health. Cluster API's MachineHealthCheck set the

@@ -112,6 +112,12 @@ func (w *workload) nodeOf(machine *clusterv1.Machine) *corev1.Node {
 	return nil
 }
 
+// serverReady says whether a Machine has a Node that is ready.
+func (w *workload) serverReady(machine *clusterv1.Machine) bool {
+	node := w.nodeOf(machine)
+	return node != nil && k3s.NodeReady(node) == metav1.ConditionTrue
+}
+
 // memberNameOf is the name of a Machine's etcd member as its Node has it, or as it was recorded before.
 func (w *workload) memberNameOf(machine *clusterv1.Machine) string {
 	if node := w.nodeOf(machine); node != nil {

@@ -37,9 +37,6 @@ func Build(o Options) (Files, error) {
 	if err != nil {
 		return nil, err
 	}
-	if err := files.addTemplates(); err != nil {
-		return nil, err
-	}
 	if files[SBOMFile], err = sbom(o.Version); err != nil {
 		return nil, err
 	}
@@ -60,20 +57,6 @@ func Repository(o Options) (Files, error) {
 		}
 	}
 	return files, nil
-}
-
-// addTemplates adds the cluster templates and ClusterClasses.
-func (f Files) addTemplates() error {
-	paths, err := filepath.Glob(filepath.Join(source(), "templates", "*.yaml"))
-	if err != nil {
-		return fmt.Errorf("listing the templates: %w", err)
-	}
-	for _, path := range paths {
-		if f[filepath.Base(path)], err = os.ReadFile(path); err != nil {
-			return fmt.Errorf("reading a template: %w", err)
-		}
-	}
-	return nil
 }
 
 // WriteTo writes the files into a folder, which is made if need be.
