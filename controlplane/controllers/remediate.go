@@ -68,7 +68,7 @@ func remediatingCondition(s *scope, p *plan) metav1.Condition {
 	c := metav1.Condition{Type: controlplanev1.RemediatingCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotRemediatingReason}
 	var messages []string
 	for _, name := range s.toRemediate().Names() {
-		messages = append(messages, remediationMessage(s, p, s.machines[name]))
+		messages = append(messages, remediationMessage(p, s.machines[name]))
 	}
 	owed := remediationOwed(s.controlPlane)
 	if owed != nil && !p.remediated && s.machines[owed.Machine] == nil {
@@ -87,7 +87,7 @@ func remediatingCondition(s *scope, p *plan) metav1.Condition {
 	return c
 }
 
-func remediationMessage(s *scope, p *plan, machine *clusterv1.Machine) string {
+func remediationMessage(p *plan, machine *clusterv1.Machine) string {
 	switch {
 	case !machine.DeletionTimestamp.IsZero(), p.remediate != nil && p.remediate.machine.Name == machine.Name:
 		return "Machine " + machine.Name + " is being deleted, to be replaced"
