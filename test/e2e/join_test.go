@@ -53,7 +53,7 @@ func TestJoin_FailsWithAWrongTokenOrCAHash(t *testing.T) {
 					return err
 				}
 				if !bytes.Contains(log, []byte(tc.says)) {
-					return fmt.Errorf("the log doesn't say %q yet", tc.says)
+					return fmt.Errorf("the log doesn't say %q yet:\n%s", tc.says, log)
 				}
 				return nil
 			})
@@ -111,15 +111,17 @@ func withToken(t *testing.T, data []byte, change func(string) string) []byte {
 			content = string(decoded)
 			delete(file, "encoding")
 		}
-		for _, line := range strings.Split(content, "\n") {
-			if token, ok := strings.CutPrefix(line, "token: "); ok {
-				content = strings.Replace(content, token, change(token), 1)
-				changed = true
-			}
-		}
-		file["content"] = content
+		config := map[string]any{}
+		require.NoError(t, yaml.Unmarshal([]byte(content), &config))
+		token, ok := config["token"].(string)
+		require.True(t, ok, "config.yaml has a token")
+		config["token"] = change(token)
+		encoded, err := yaml.Marshal(config)
+		require.NoError(t, err)
+		file["content"] = string(encoded)
+		changed = true
 	}
-	require.True(t, changed, "config.yaml has a token")
+	require.True(t, changed, "the data have a config.yaml")
 	body, err := yaml.Marshal(document)
 	require.NoError(t, err)
 	return slices.Concat(header, []byte("\n#cloud-config\n"), body)
