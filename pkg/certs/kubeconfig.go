@@ -64,7 +64,8 @@ func KubeconfigSecretName(cluster string) string { return cluster + "-kubeconfig
 
 // ReconcileKubeconfig keeps the Secret <cluster>-kubeconfig of Cluster API's contract: it makes it once the Cluster
 // has an endpoint, and makes its content anew, by patch, when half of the certificate's year is over or when the
-// endpoint or a CA changed. A Secret of another type is the user's and isn't touched.
+// endpoint or a CA changed. A Secret of another type is the user's and isn't touched, unless this control plane is its
+// controller: then an older provider made it.
 //
 // An [*Error] says why there is no kubeconfig that could be kept.
 func ReconcileKubeconfig(ctx context.Context, in KubeconfigInput) error {
@@ -85,10 +86,15 @@ func ReconcileKubeconfig(ctx context.Context, in KubeconfigInput) error {
 	if secret == nil {
 		return k.create(ctx)
 	}
+	keep := k.keeper.Keep
 	if !custody.Owned(secret) {
-		return nil
+		if !custody.HasController(secret, in.ControlPlane) {
+			return nil
+		}
+		// Older providers gave it no type.
+		keep = k.keeper.Inherit
 	}
-	kept, err := k.keeper.Keep(ctx, secret)
+	kept, err := keep(ctx, secret)
 	if contested := custody.IsContested(err); contested != nil {
 		return contested.WithReason(controlplanev1.ForeignSecretReason)
 	}

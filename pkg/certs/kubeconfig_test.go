@@ -178,14 +178,51 @@ func (f *kubeconfigFixture) overwrite(t *testing.T, value string) {
 }
 
 func TestReconcileKubeconfig_LeavesTheUsersAlone(t *testing.T) {
+	for name, owns := range map[string]bool{"without owner": false, "to be deleted with the control plane": true} {
+		t.Run(name, func(t *testing.T) {
+			f := newKubeconfigFixture(t)
+			secret := testenv.Secret(f.KubeconfigInput.Cluster, "c-kubeconfig", map[string]string{"value": "mine"}, func(s *corev1.Secret) {
+				s.Type, s.Labels = corev1.SecretTypeOpaque, nil
+				if owns {
+					owner := custody.Reference(f.KubeconfigInput.ControlPlane)
+					owner.Controller = nil
+					s.OwnerReferences = []metav1.OwnerReference{owner}
+				}
+			})
+			env.Create(t, secret)
+			require.NoError(t, f.reconcile())
+			require.Equal(t, secret.ResourceVersion, f.read(t, "c-kubeconfig").ResourceVersion)
+			require.Empty(t, f.cached.Writes())
+		})
+	}
+}
+
+// The existing provider's kubeconfig has no type and one year to live.
+func TestReconcileKubeconfig_InheritsAnOlderProvidersSecret(t *testing.T) {
 	f := newKubeconfigFixture(t)
-	secret := testenv.Secret(f.KubeconfigInput.Cluster, "c-kubeconfig", map[string]string{"value": "mine"}, func(s *corev1.Secret) {
-		s.Type, s.Labels = corev1.SecretTypeOpaque, nil
-	})
-	env.Create(t, secret)
 	require.NoError(t, f.reconcile())
-	require.Equal(t, secret.ResourceVersion, f.read(t, "c-kubeconfig").ResourceVersion)
-	require.Empty(t, f.cached.Writes())
+	made := f.read(t, "c-kubeconfig")
+	require.NoError(t, env.Client.Delete(context.Background(), made))
+	older := custody.Reference(f.KubeconfigInput.ControlPlane)
+	older.APIVersion = "controlplane.cluster.x-k8s.io/v1beta2"
+	env.Create(t, testenv.Secret(f.KubeconfigInput.Cluster, "c-kubeconfig", map[string]string{"value": string(made.Data["value"])}, func(s *corev1.Secret) {
+		s.Type, s.OwnerReferences = corev1.SecretTypeOpaque, []metav1.OwnerReference{older}
+	}))
+	f.cached.Reset()
+
+	require.NoError(t, f.reconcile())
+	require.Len(t, f.cached.Writes(), 1)
+	taken := f.read(t, "c-kubeconfig")
+	require.Equal(t, []metav1.OwnerReference{custody.Reference(f.KubeconfigInput.ControlPlane)}, taken.OwnerReferences)
+	require.Equal(t, made.Data, taken.Data)
+
+	taken.OwnerReferences = nil
+	require.NoError(t, env.Client.Update(context.Background(), taken))
+	f.KubeconfigInput.Now = func() time.Time { return time.Now().Add(183 * 24 * time.Hour) }
+	require.NoError(t, f.reconcile())
+	renewed := f.read(t, "c-kubeconfig")
+	require.Equal(t, []metav1.OwnerReference{custody.Reference(f.KubeconfigInput.ControlPlane)}, renewed.OwnerReferences, "after a restore, too")
+	require.NotEqual(t, made.Data, renewed.Data)
 }
 
 func TestReconcileKubeconfig_DoesNotOverwriteWhatIsNoKubeconfigAndNotOurs(t *testing.T) {

@@ -139,12 +139,22 @@ func (k *Keeper) Check(secret *corev1.Secret) error {
 // A foreign controller that takes the Secret back is left alone for ten minutes: then the Secret is returned
 // together with a [*ContestedError].
 func (k *Keeper) Keep(ctx context.Context, secret *corev1.Secret) (*corev1.Secret, error) {
+	return k.keep(ctx, secret, false)
+}
+
+// Inherit is Keep for a Secret that an older provider made and whose data this operator makes anew: the mark that it
+// gets tells so after a restore, which drops its owner.
+func (k *Keeper) Inherit(ctx context.Context, secret *corev1.Secret) (*corev1.Secret, error) {
+	return k.keep(ctx, secret, true)
+}
+
+func (k *Keeper) keep(ctx context.Context, secret *corev1.Secret, mark bool) (*corev1.Secret, error) {
 	ours := Reference(k.ControlPlane)
 	for range conflictTries {
 		if err := k.Check(secret); err != nil {
 			return nil, err
 		}
-		p := planFor(secret, ours, k.Cluster.Name)
+		p := planFor(secret, ours, k.Cluster.Name, mark)
 		if p.empty() {
 			return secret, nil
 		}

@@ -8,6 +8,8 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
+
+	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
 )
 
 const (
@@ -29,18 +31,23 @@ type plan struct {
 func (p plan) empty() bool { return !p.changed && len(p.labels) == 0 }
 
 // planFor says how the metadata of a Secret must change. A Secret of a type other than Cluster API's is the user's:
-// it gets the labels by which it is found and moved, and no owner.
-func planFor(secret *corev1.Secret, ours metav1.OwnerReference, cluster string) plan {
+// it gets the labels by which it is found and moved, and no owner. One to be marked is ours whatever its type.
+func planFor(secret *corev1.Secret, ours metav1.OwnerReference, cluster string, mark bool) plan {
 	p := plan{labels: missingLabels(secret.Labels, cluster)}
-	if Owned(secret) {
+	if mark && !IsMarked(secret) {
+		p.labels[controlplanev1.ManagedLabel] = ""
+	}
+	if mark || Owned(secret) {
 		p.references = planReferences(secret.OwnerReferences, ours)
 	}
 	return p
 }
 
-// Owned says whether a Secret may be owned by a control plane. Others belong to the user, who keeps them when the
-// cluster goes.
-func Owned(secret *corev1.Secret) bool { return secret.Type == clusterv1.ClusterSecretType }
+// Owned says whether a Secret may be owned by a control plane: it has Cluster API's type or our mark. Others belong to
+// the user, who keeps them when the cluster goes.
+func Owned(secret *corev1.Secret) bool {
+	return secret.Type == clusterv1.ClusterSecretType || IsMarked(secret)
+}
 
 func missingLabels(labels map[string]string, cluster string) map[string]string {
 	missing := map[string]string{}

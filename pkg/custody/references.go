@@ -1,6 +1,9 @@
 package custody
 
 import (
+	"slices"
+
+	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
@@ -19,6 +22,14 @@ const (
 // object that was read from the API server doesn't know them.
 func Reference(controlPlane *controlplanev1.KThreesControlPlane) metav1.OwnerReference {
 	return *metav1.NewControllerRef(controlPlane, controlplanev1.GroupVersion.WithKind(controlPlaneKind))
+}
+
+// HasController says whether a control plane is the controller of a Secret, by a reference of any version of its API and
+// to this life of the object or an older one.
+func HasController(secret *corev1.Secret, controlPlane *controlplanev1.KThreesControlPlane) bool {
+	return slices.ContainsFunc(secret.OwnerReferences, func(ref metav1.OwnerReference) bool {
+		return isController(ref) && is(ref, controlplanev1.GroupVersion.Group, controlPlaneKind) && ref.Name == controlPlane.Name
+	})
 }
 
 // references is how the owner references of a Secret must change.
