@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -67,8 +68,8 @@ type Input struct {
 	// made, Reconcile itself makes sure that the API server has no Machine with bootstrap data.
 	DataTokens func(ctx context.Context) ([]Token, error)
 
-	// Judge asks a server whether it takes a server token. It is called only when the token differs from the one in
-	// the Machines' bootstrap data; see [Verdicts] for not asking again in each pass.
+	// Judge asks a server whether it takes a server token. It is called only when the token differs from one in the
+	// bootstrap data; see [Verdicts] for not asking again in each pass.
 	Judge func(ctx context.Context, token string) (Verdict, error)
 
 	// Recover reads the token from a live server; nil without error when it can't. It is called only when the token
@@ -145,20 +146,15 @@ func (r *reconciler) use(ctx context.Context, secret *corev1.Secret) (*Token, er
 	return token, nil
 }
 
-// checkDrift lets the cluster judge a token that none of its servers was started with.
+// checkDrift lets the cluster judge a token that not every server was started with: it may be from before a rotation, put
+// back by the restore of an older backup. Which server is the newest doesn't tell, since a restore dates them anew.
 func (r *reconciler) checkDrift(ctx context.Context, token *Token) error {
 	data, err := r.DataTokens(ctx)
 	if err != nil {
 		return fmt.Errorf("reading the token from the bootstrap data of the machines: %w", err)
 	}
-	others := false
-	for _, machine := range data {
-		if machine.Server == token.Server {
-			return nil
-		}
-		others = others || machine.Server != ""
-	}
-	if !others {
+	differs := func(machine Token) bool { return machine.Server != "" && machine.Server != token.Server }
+	if !slices.ContainsFunc(data, differs) {
 		return nil
 	}
 	verdict, err := r.Judge(ctx, token.Server)
@@ -174,7 +170,7 @@ func (r *reconciler) checkDrift(ctx context.Context, token *Token) error {
 			r.name())
 	default:
 		return later(controlplanev1.TokenUnverifiedReason,
-			"the token in Secret %s isn't the one that the machines were started with, and no server answers that could say whether it is right; waiting for a server",
+			"the token in Secret %s isn't the one that all servers were started with, and no server answers that could say whether it is right; waiting for a server",
 			r.name())
 	}
 }

@@ -121,7 +121,7 @@ func TestReconcile_PutsTheTokenOfTheBootstrapDataBack(t *testing.T) {
 	require.Equal(t, map[string][]byte{"value": []byte(oldToken), "agent-token": []byte(agentToken)}, secret.Data)
 	require.Equal(t, []metav1.OwnerReference{custody.Reference(f.ControlPlane)}, secret.OwnerReferences)
 	require.Contains(t, secret.Labels, controlplanev1.ManagedLabel)
-	require.Equal(t, []string{newToken, oldToken}, f.judged)
+	require.Equal(t, []string{newToken, oldToken, oldToken}, f.judged, "once to put it back, once to use it, of which Verdicts saves one")
 	require.Zero(t, f.recovered)
 	events := strings.Join(f.events(), "\n")
 	require.Contains(t, events, token.RestoredEvent)
@@ -222,10 +222,10 @@ func TestReconcile_KeepsMachinesFromATokenThatTheServersRefuse(t *testing.T) {
 	require.Empty(t, f.read(t).Annotations)
 }
 
-func TestReconcile_AsksNobodyOnceAMachineWasStartedWithTheRotatedToken(t *testing.T) {
+func TestReconcile_AsksNobodyOnceEveryServerWasStartedWithTheRotatedToken(t *testing.T) {
 	f := newFixture(t)
 	f.create(t, map[string]string{"value": newToken})
-	f.data = []token.Token{{Server: newToken}, {Server: oldToken}}
+	f.data = []token.Token{{Server: newToken}, {}, {Agent: agentToken}, {Server: newToken}}
 	_, err := f.reconcile()
 	require.NoError(t, err)
 	require.Empty(t, f.judged)
@@ -364,4 +364,23 @@ func TestReconcile_UsesWhatAConcurrentWriterLeft(t *testing.T) {
 		require.True(t, got.Server == oldToken)
 		require.True(t, metav1.IsControlledBy(f.read(t), f.ControlPlane))
 	})
+}
+
+// A restore dates the Machines anew, so that their order says nothing.
+func TestReconcile_LetsTheClusterJudgeATokenFromBeforeARotation(t *testing.T) {
+	for name, data := range map[string][]token.Token{
+		"the newest server has the newer one": {{}, {Server: newToken}, {Server: oldToken}},
+		"the newest server has it too":        {{Server: oldToken}, {Server: newToken}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			f := newFixture(t)
+			f.Initialized = true
+			f.create(t, map[string]string{"value": oldToken})
+			f.data = data
+			f.verdicts[oldToken] = token.Refused
+			_, err := f.reconcile()
+			f.requireReason(t, err, controlplanev1.TokenDriftedReason)
+			require.Equal(t, []string{oldToken}, f.judged)
+		})
+	}
 }
