@@ -93,6 +93,10 @@ func (r *Reconciler) readContent(ctx context.Context, namespace string, source b
 	if err != nil {
 		return nil, err
 	}
+	if isKey(secret, key) {
+		return nil, refuse(bootstrapv1.InvalidConfigReason, "%s: Secret %s holds keys of a cluster, of which a file may hold none: "+
+			"take the content from another Secret, or %s of this one", field, name, publicKey)
+	}
 	content, found := secret.Data[key]
 	if !found {
 		return nil, absent

@@ -42,7 +42,7 @@ func refuse(reason, format string, args ...any) *refusal {
 
 // mayRender asks everything that can be said from the objects of Cluster API alone.
 func mayRender(s *scope) error {
-	for _, check := range []func(*scope) *refusal{infrastructureIsProvisioned, versionIsKnown, endpointIsKnown, formatIsKnown} {
+	for _, check := range []func(*scope) *refusal{nameIsFree, infrastructureIsProvisioned, versionIsKnown, endpointIsKnown, formatIsKnown} {
 		if r := check(s); r != nil {
 			return r
 		}

@@ -139,7 +139,7 @@ func TestReconcile_IPv6Endpoint(t *testing.T) {
 
 func TestReconcile_FilesAndCommandsArrive(t *testing.T) {
 	w := newWorld(t).complete().initialize()
-	env.Create(t, testenv.Secret(w.cluster, "content", map[string]string{"key": "{{ v1.region }} from a Secret"}))
+	env.Create(t, testenv.Secret(w.cluster, "content", map[string]string{"key": "{{ v1.region }} from a Secret"}, opaque))
 	config := w.machine("m", "worker", func(_ *clusterv1.Machine, config *bootstrapv1.KThreesConfig) {
 		config.Spec.Files = []bootstrapv1.File{
 			{Path: "/inline", Content: "{{range .items}}"},

@@ -95,11 +95,13 @@ func TestReconcile_WaitsAndSaysForWhat(t *testing.T) {
 				})
 			},
 			reason: bootstrapv1.WaitingForContentReason, message: "spec.files[1].contentFrom.secret: waiting for key key of Secret content",
-			then: func(w *world) { env.Create(w.t, testenv.Secret(w.cluster, "content", map[string]string{"key": ""})) },
+			then: func(w *world) {
+				env.Create(w.t, testenv.Secret(w.cluster, "content", map[string]string{"key": ""}, opaque))
+			},
 		},
 		"key of content": {
 			prepare: func(w *world) *bootstrapv1.KThreesConfig {
-				env.Create(w.t, testenv.Secret(w.cluster, "content", map[string]string{"other": "x"}, func(s *corev1.Secret) { s.Labels = nil }))
+				env.Create(w.t, testenv.Secret(w.cluster, "content", map[string]string{"other": "x"}, opaque, func(s *corev1.Secret) { s.Labels = nil }))
 				return w.complete().initialize().machine("m", "worker", func(_ *clusterv1.Machine, c *bootstrapv1.KThreesConfig) {
 					c.Spec.Files = []bootstrapv1.File{{Path: "/b", ContentFrom: fromSecret}}
 				})

@@ -114,7 +114,7 @@ func TestManager_ChangesTakeEffectAtOnce(t *testing.T) {
 	w.createToken()
 	w.eventually(config, soon, bootstrapv1.WaitingForContentReason)
 
-	content := testenv.Secret(w.cluster, "content", map[string]string{"other": "x"})
+	content := testenv.Secret(w.cluster, "content", map[string]string{"other": "x"}, opaque)
 	env.Create(t, content)
 	w.update(w.cluster, func() { w.cluster.Spec.Paused = ptr.To(true) })
 	require.Eventually(t, func() bool {
@@ -164,6 +164,6 @@ func TestManager_UnlabelledContentIsFoundByTheTimer(t *testing.T) {
 		}}}
 	})
 	w.eventually(config, 20*time.Second, bootstrapv1.WaitingForContentReason)
-	env.Create(t, testenv.Secret(w.cluster, "content", map[string]string{"key": "x"}, func(s *corev1.Secret) { s.Labels = nil }))
+	env.Create(t, testenv.Secret(w.cluster, "content", map[string]string{"key": "x"}, opaque, func(s *corev1.Secret) { s.Labels = nil }))
 	w.eventually(config, contentRetry+soon, bootstrapv1.AvailableReason)
 }

@@ -106,6 +106,9 @@ func (w *world) update(object client.Object, change func()) {
 	require.NoError(w.t, env.Client.Patch(ctx, object, client.MergeFrom(base)))
 }
 
+// opaque makes a Secret one of a user's.
+func opaque(secret *corev1.Secret) { secret.Type = corev1.SecretTypeOpaque }
+
 func (w *world) createToken() {
 	w.t.Helper()
 	env.Create(w.t, testenv.Secret(w.cluster, "c-token", map[string]string{"value": serverToken, "agent-token": agentToken}))

@@ -36,6 +36,15 @@ const (
 // SecretName returns the name of the Secret with a cluster's key pair.
 func (p Purpose) SecretName(cluster string) string { return cluster + "-" + string(p) }
 
+// SecretNames returns the names of all Secrets that this package keeps for a cluster.
+func SecretNames(cluster string) []string {
+	names := []string{KubeconfigSecretName(cluster)}
+	for _, purpose := range known {
+		names = append(names, purpose.SecretName(cluster))
+	}
+	return names
+}
+
 // profile is how K3s knows a key pair.
 type profile struct {
 	purpose Purpose

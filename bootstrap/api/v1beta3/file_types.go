@@ -72,7 +72,8 @@ type FileSource struct {
 
 // SecretFileSource names a key of a Secret in the namespace of the KThreesConfig.
 type SecretFileSource struct {
-	// name of the Secret. Give it the label cluster.x-k8s.io/cluster-name, so that its changes are seen.
+	// name of the Secret. Give it the label cluster.x-k8s.io/cluster-name, so that its changes are seen. Tokens,
+	// CA keys, kubeconfigs and bootstrap data of clusters are refused.
 	// +required
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=253
