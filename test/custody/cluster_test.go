@@ -39,7 +39,7 @@ type stage struct {
 }
 
 // newStage creates the objects of a cluster with one server.
-func newStage(t *testing.T) *stage {
+func newStage(t *testing.T, change ...func(*clusterv1.Cluster)) *stage {
 	t.Helper()
 	s := &stage{T: t, env: env, name: env.Namespace(t)}
 	s.servers = newWorkload(t, s.name)
@@ -49,6 +49,9 @@ func newStage(t *testing.T) *stage {
 	cluster := testenv.Cluster(s.name, s.name, func(c *clusterv1.Cluster) {
 		c.Spec.ControlPlaneEndpoint = clusterv1.APIEndpoint{Host: "127.0.0.1", Port: s.servers.port}
 		c.Spec.ControlPlaneRef.Name = s.name
+		for _, f := range change {
+			f(c)
+		}
 	})
 	infra := infraObject(builder.GenericInfrastructureClusterKind)
 	infra.SetNamespace(s.name)
