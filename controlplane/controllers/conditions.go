@@ -64,7 +64,11 @@ func tokenCondition(s *scope) metav1.Condition {
 }
 
 func certificatesCondition(s *scope) metav1.Condition {
-	return custodyCondition(controlplanev1.CertificatesAvailableCondition, s.certificatesErr)
+	c := custodyCondition(controlplanev1.CertificatesAvailableCondition, s.certificatesErr)
+	if soon := s.expireSoon(); len(soon) > 0 && c.Status == metav1.ConditionTrue {
+		c.Reason, c.Message = controlplanev1.CertificatesExpireSoonReason, bullets(soon)
+	}
+	return c
 }
 
 // custodyCondition is true without an error, false with one that a human must see, and unknown with any other.

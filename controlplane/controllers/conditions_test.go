@@ -1,19 +1,26 @@
 package controllers
 
 import (
+	"context"
 	"errors"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
+	"github.com/capk3s/capk3s/pkg/certs"
 	"github.com/capk3s/capk3s/pkg/custody"
 	"github.com/capk3s/capk3s/pkg/k3s"
+	"github.com/capk3s/capk3s/test/testenv"
 )
 
 // B9: what isn't healthy is never said to be.
@@ -100,6 +107,64 @@ func TestConditions_SayWhatIsTrue(t *testing.T) {
 			}
 		})
 	}
+}
+
+// What expires is said 90 days ahead, while there is time for a rotation.
+func TestCertificatesCondition_SaysWhatExpiresSoon(t *testing.T) {
+	certificates := newCertificates(t)
+	untilCAs := certificates.Expiring(testTime.AddDate(100, 0, 0))[certs.ServerCA].Sub(testTime)
+	for name, tc := range map[string]struct {
+		later      time.Duration
+		kubeconfig time.Duration
+		want       []string
+	}{
+		"nothing":                       {later: 0, kubeconfig: 365 * 24 * time.Hour},
+		"CAs in 91 days":                {later: untilCAs - 91*24*time.Hour},
+		"CAs in 89 days":                {later: untilCAs - 89*24*time.Hour, want: []string{"c1-ca", "c1-cca", "c1-etcd", "c1-etcd-peer", "c1-proxy", "c1-root"}},
+		"a kubeconfig that isn't ours":  {kubeconfig: 89 * 24 * time.Hour, want: []string{"c1-kubeconfig"}},
+		"a kubeconfig with enough time": {kubeconfig: 91 * 24 * time.Hour},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScope(1)
+			s.certificates, s.now = certificates, s.now.Add(tc.later)
+			if tc.kubeconfig > 0 {
+				s.kubeconfigExpiry = s.now.Add(tc.kubeconfig)
+			}
+			recorder := events.NewFakeRecorder(10)
+			r := &Reconciler{Recorder: recorder}
+			for range 2 {
+				r.tellExpiry(s)
+				conditions.Set(s.controlPlane, certificatesCondition(s))
+			}
+			condition := conditions.Get(s.controlPlane, controlplanev1.CertificatesAvailableCondition)
+			require.Equal(t, metav1.ConditionTrue, condition.Status)
+			if len(tc.want) == 0 {
+				require.Equal(t, clusterv1.AvailableReason, condition.Reason)
+				require.Empty(t, recorder.Events)
+				return
+			}
+			require.Equal(t, controlplanev1.CertificatesExpireSoonReason, condition.Reason)
+			require.Equal(t, len(tc.want), strings.Count(condition.Message, "* "))
+			for _, secret := range tc.want {
+				require.Contains(t, condition.Message, "Secret "+secret+": a certificate expires on ")
+			}
+			require.Len(t, recorder.Events, 1, "said once")
+		})
+	}
+}
+
+// newCertificates are those of a new cluster.
+func newCertificates(t *testing.T) *certs.Set {
+	t.Helper()
+	cluster := testenv.Cluster(env.Namespace(t), "c1")
+	controlPlane := testenv.ControlPlane(cluster)
+	env.Create(t, cluster, controlPlane)
+	set, err := certs.Reconcile(context.Background(), certs.Input{
+		Client: env.Client, APIReader: env.Client, Recorder: events.NewFakeRecorder(10), Cluster: cluster, ControlPlane: controlPlane,
+		Now: func() time.Time { return testTime },
+	})
+	require.NoError(t, err)
+	return set
 }
 
 // B4: Nodes of K3s before and since 1.34 give the same status.

@@ -32,7 +32,9 @@ func (r *Reconciler) keepCustody(ctx context.Context, s *scope) error {
 		s.evidence = "The control plane endpoint, which answers with this cluster's certificate authority,"
 	}
 	s.kubeconfigErr = r.reconcileKubeconfig(ctx, s)
-	return errors.Join(transient(s.certificatesErr), transient(s.tokenErr), transient(s.kubeconfigErr))
+	var expiryErr error
+	s.kubeconfigExpiry, expiryErr = certs.KubeconfigExpiry(ctx, r.Client, client.ObjectKeyFromObject(s.cluster))
+	return errors.Join(transient(s.certificatesErr), transient(s.tokenErr), transient(s.kubeconfigErr), expiryErr)
 }
 
 // endpointIsOurs says whether a server with this cluster's CA answers at the endpoint. It is asked only before the

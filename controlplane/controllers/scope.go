@@ -49,6 +49,9 @@ type scope struct {
 	tokenErr        error
 	kubeconfigErr   error
 
+	// kubeconfigExpiry is when the kubeconfig expires; zero if there is none.
+	kubeconfigExpiry time.Time
+
 	workload workload
 }
 

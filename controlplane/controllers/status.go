@@ -28,6 +28,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope, p *plan) error {
 	reportLastRemediation(s)
 	reportVersions(s)
 	r.reportInitialized(s)
+	r.tellExpiry(s)
 	for _, condition := range computeConditions(s, p) {
 		conditions.Set(s.controlPlane, condition)
 	}

@@ -79,6 +79,10 @@ const (
 	// CertificatesInvalidReason says that a Secret holds no usable certificate authority.
 	CertificatesInvalidReason = "CertificatesInvalid"
 
+	// CertificatesExpireSoonReason says that a certificate authority, or a kubeconfig that can't be renewed, expires
+	// within 90 days.
+	CertificatesExpireSoonReason = "CertificatesExpireSoon"
+
 	// ForeignSecretReason says that a Secret of another owner has the name of one of ours.
 	ForeignSecretReason = "ForeignSecret"
 
