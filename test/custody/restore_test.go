@@ -28,7 +28,7 @@ var restores = []struct {
 	{late: "-ca"},
 }
 
-// What a restore may not break.
+// What a restore, and the loss of a part, may not break.
 func TestRestore(t *testing.T) {
 	startCore(t, env)
 	run(t, newManager(t, env, "operator"))
@@ -42,6 +42,7 @@ func TestRestore(t *testing.T) {
 			})
 		}
 		for name, test := range map[string]func(*stage){
+			"of what was deleted by hand gives the same bytes": putsBackWhatIsLost,
 			"recovers what the garbage collector took":         recoversWhatTheGarbageCollectorTook,
 			"without Machines founds nothing":                  foundsNothingWithoutMachines,
 			"of an older token lets nobody join with it":       letsNobodyJoinWithAnOlderToken,

@@ -236,6 +236,19 @@ func (w *workload) kill(machine string) {
 	delete(w.running, machine)
 }
 
+// stop ends all servers at once, as a power failure does, until the returned function starts them again.
+func (w *workload) stop() (start func()) {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	running := w.running
+	w.running = map[string]bool{}
+	return func() {
+		w.mu.Lock()
+		defer w.mu.Unlock()
+		w.running = running
+	}
+}
+
 // removeMember does what K3s does on the Node's annotation.
 func (w *workload) removeMember(name string) {
 	w.mu.Lock()
