@@ -1,10 +1,10 @@
 #!/bin/sh
-# Checks for the system programs that the test world needs. When run as root on
+# Checks for the system programs that the tests need. When run as root on
 # a machine with apt, installs what is missing; otherwise says what to do.
 set -eu
 
 # program:Debian package that brings it
-needed="ip:iproute2 bwrap:bubblewrap unshare:util-linux nsenter:util-linux cloud-init:cloud-init"
+needed="ip:iproute2 bwrap:bubblewrap unshare:util-linux nsenter:util-linux cloud-init:cloud-init jq:jq openssl:openssl"
 
 missing=""
 for entry in $needed; do

@@ -146,6 +146,9 @@ func Start(opts ...Option) (*Env, error) {
 	return env, nil
 }
 
+// Binaries is the folder of the programs, kubectl among them.
+func (e *Env) Binaries() string { return e.envtest.BinaryAssetsDirectory }
+
 // Stop ends the processes of the environment.
 func (e *Env) Stop() error {
 	err := e.envtest.Stop()
