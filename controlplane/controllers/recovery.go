@@ -37,9 +37,9 @@ var bootstrapKeys = map[certs.Purpose]string{
 	certs.RequestHeaderCA: "RequestHeaderCA",
 }
 
-// recoverCertificates reads the CAs back from a live server, by the token, since the client CA may be lost.
+// recoverCertificates reads the CAs back from a live server.
 func (r *Reconciler) recoverCertificates(ctx context.Context, s *scope) (map[certs.Purpose]certs.KeyPair, error) {
-	bootstrap, err := r.bootstrapByToken(ctx, s)
+	bootstrap, err := r.askForBootstrap(ctx, s)
 	if err != nil {
 		return nil, err
 	}
@@ -55,9 +55,9 @@ func (r *Reconciler) recoverCertificates(ctx context.Context, s *scope) (map[cer
 	return pairs, nil
 }
 
-// bootstrapByToken asks a server whose CA has the fingerprint that was recorded when the cluster was founded. No
-// token is sent to any other.
-func (r *Reconciler) bootstrapByToken(ctx context.Context, s *scope) (k3s.Bootstrap, error) {
+// askForBootstrap asks a server whose CA has the fingerprint that was recorded when the cluster was founded: with a
+// client certificate, unless the client CA is lost, and else with a token, which is sent to no other server.
+func (r *Reconciler) askForBootstrap(ctx context.Context, s *scope) (k3s.Bootstrap, error) {
 	recorded := recordedEvidence(s.controlPlane)
 	if recorded == nil || !s.cluster.Spec.ControlPlaneEndpoint.IsValid() {
 		return nil, errors.New("no fingerprint was recorded by which a server could be trusted")
@@ -73,16 +73,37 @@ func (r *Reconciler) bootstrapByToken(ctx context.Context, s *scope) (k3s.Bootst
 	if fingerprint != recorded.Certificates[string(certs.ServerCA)] {
 		return nil, errors.New("the server behind the endpoint has another CA than the one this cluster was founded with")
 	}
+	if bootstrap, err := r.bootstrapByCertificate(ctx, s, bundle); err == nil {
+		return bootstrap, nil
+	}
+	return r.bootstrapByAnyToken(ctx, s, bundle)
+}
+
+// bootstrapByCertificate works without any token.
+func (r *Reconciler) bootstrapByCertificate(ctx context.Context, s *scope, bundle []byte) (k3s.Bootstrap, error) {
+	clientCA, err := certs.LookupPair(ctx, r.Client, client.ObjectKeyFromObject(s.cluster), certs.ClientCA)
+	if err != nil {
+		return nil, err
+	}
+	certificate, err := supervisorCertificate(clientCA, s.now)
+	if err != nil {
+		return nil, err
+	}
+	supervisor, err := k3s.NewSupervisor(endpointHost(s.cluster), bundle, certificate)
+	if err != nil {
+		return nil, err
+	}
+	defer supervisor.Close()
+	return supervisor.ServerBootstrap(ctx)
+}
+
+// bootstrapByAnyToken tries the token of the Secret, then those of the servers' bootstrap data.
+func (r *Reconciler) bootstrapByAnyToken(ctx context.Context, s *scope, bundle []byte) (k3s.Bootstrap, error) {
 	supervisor, err := k3s.NewSupervisor(endpointHost(s.cluster), bundle, tls.Certificate{})
 	if err != nil {
 		return nil, err
 	}
 	defer supervisor.Close()
-	return r.bootstrapByAnyToken(ctx, s, supervisor)
-}
-
-// bootstrapByAnyToken tries the token of the Secret, then those of the servers' bootstrap data.
-func (r *Reconciler) bootstrapByAnyToken(ctx context.Context, s *scope, supervisor *k3s.Supervisor) (k3s.Bootstrap, error) {
 	candidates, err := r.dataTokens(ctx, s)
 	if err != nil {
 		return nil, err

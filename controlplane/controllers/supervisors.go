@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"bytes"
+	"crypto/tls"
 	"errors"
 	"fmt"
 	"sync"
@@ -55,7 +56,7 @@ func (c *supervisors) get(cluster types.NamespacedName, endpoint string, set *ce
 		bytes.Equal(entry.serverCAs, set.ServerCABundle()) && bytes.Equal(entry.clientCAs, set.ClientCA().Cert) {
 		return entry.client, nil
 	}
-	certificate, err := certs.NewClientCertificate(set.ClientCA(), "capk3s-controlplane", []string{supervisorOrganization}, supervisorCertificateTTL, now)
+	certificate, err := supervisorCertificate(set.ClientCA(), now)
 	if err != nil {
 		return nil, fmt.Errorf("making a client certificate for the supervisor of Cluster %s: %w", cluster.Name, err)
 	}
@@ -74,6 +75,11 @@ func (c *supervisors) get(cluster types.NamespacedName, endpoint string, set *ce
 		serverCAs: set.ServerCABundle(), clientCAs: set.ClientCA().Cert,
 	}
 	return client, nil
+}
+
+// supervisorCertificate is a client certificate that the supervisor takes for a server's.
+func supervisorCertificate(clientCA certs.KeyPair, now time.Time) (tls.Certificate, error) {
+	return certs.NewClientCertificate(clientCA, "capk3s-controlplane", []string{supervisorOrganization}, supervisorCertificateTTL, now)
 }
 
 // forget drops the client of a cluster that is gone.

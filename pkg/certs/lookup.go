@@ -46,6 +46,17 @@ func Lookup(ctx context.Context, reader client.Reader, cluster client.ObjectKey)
 	return setOf(found, time.Now())
 }
 
+// LookupPair reads one key pair of a cluster, for what can be done while others are missing. The errors are those of
+// [Lookup].
+func LookupPair(ctx context.Context, reader client.Reader, cluster client.ObjectKey, purpose Purpose) (KeyPair, error) {
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: purpose.SecretName(cluster.Name)}
+	if err := reader.Get(ctx, key, secret); err != nil {
+		return KeyPair{}, fmt.Errorf("reading Secret %s: %w", key.Name, err)
+	}
+	return fromSecret(purpose, secret, time.Now())
+}
+
 // setOf reads the key pairs of Secrets.
 func setOf(secrets map[Purpose]*corev1.Secret, now time.Time) (*Set, error) {
 	pairs := make(map[Purpose]KeyPair, len(secrets))

@@ -14,7 +14,8 @@ import (
 	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
 )
 
-// losses are what is deleted from a cluster that lives, by the suffixes of the Secrets. The root has no key on a
+// losses are what is deleted from a cluster that lives, by the suffixes of the Secrets. Bootstrap data, which are made
+// only once, are missing from then on. The root has no key on a
 // server, and isn't needed once the cluster is founded.
 var losses = [][]string{
 	{"-ca"},
@@ -27,6 +28,7 @@ var losses = [][]string{
 	{"-token"},
 	{"-token", "-ca", "-cca", "-etcd", "-etcd-peer", "-proxy", "-sa"},
 	{"-token", bootstrapData},
+	{"-token", "-ca", "-etcd", "-etcd-peer", "-proxy", "-sa"},
 }
 
 // bootstrapData stands for the bootstrap data of all machines.
@@ -56,12 +58,12 @@ func putsBackWhatIsLost(s *stage) {
 	start()
 	s.awaitAgain(1, 1)
 
-	// The bootstrap data stay gone, as they are made only once. Now there is nothing left to ask with.
-	s.lose([]string{"-token", "-ca", "-cca"})
+	// Without bootstrap data, token and client CA there is nothing left to ask with.
+	s.lose([]string{"-token", "-cca"})
 	s.awaitReason(controlplanev1.CertificatesAvailableCondition, controlplanev1.CertificatesLostReason)
 	s.scale(3)
 	s.awaitReason(controlplanev1.CertificatesAvailableCondition, controlplanev1.CertificatesLostReason)
-	require.Len(s, s.readSecrets(), len(custodySuffixes)-3, "nothing is made")
+	require.Len(s, s.readSecrets(), len(custodySuffixes)-2, "nothing is made")
 
 	// A human puts the token back, which is on the servers' disks, and the rest follows.
 	s.env.Create(s, &corev1.Secret{
