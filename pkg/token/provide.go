@@ -53,8 +53,8 @@ func (r *reconciler) restore(ctx context.Context, data []Token) (*corev1.Secret,
 			r.name(), serverKey)
 	}
 	return nil, later(controlplanev1.TokenLostReason,
-		"Secret %s is gone, and neither the machines' bootstrap data nor a server gave the token back. No new one is made, because the servers couldn't use it. Create the Secret with the old value: type cluster.x-k8s.io/secret, key %s; it ends /var/lib/rancher/k3s/server/token on each server after the last colon",
-		r.name(), serverKey)
+		"Secret %s is gone, and neither the machines' bootstrap data nor a server gave the token back. No new one is made, because the servers couldn't use it. Create the Secret with the old value: type cluster.x-k8s.io/secret, key %s; it ends /var/lib/rancher/k3s/server/token on each server after the last colon. Workers that have a token of their own need key %s, which ends server/agent-token likewise",
+		r.name(), serverKey, agentKey)
 }
 
 // candidates returns the distinct server tokens in their order, each with the first agent token that goes with it.

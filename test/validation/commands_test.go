@@ -78,7 +78,7 @@ func runShell(t *testing.T, namespace, folder, command string) string {
 	require.NoError(t, os.WriteFile(kubeconfig, env.KubeConfig, 0o600))
 	shell := exec.Command("bash", "-eu", "-o", "pipefail", "-c", `kubectl() { command kubectl --namespace="$NAMESPACE" "$@"; }; `+command)
 	shell.Dir = folder
-	shell.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "NAMESPACE="+namespace, "TOKEN=0123456789abcdef",
+	shell.Env = append(os.Environ(), "KUBECONFIG="+kubeconfig, "NAMESPACE="+namespace, "TOKEN=0123456789abcdef", "AGENT_TOKEN=fedcba9876543210",
 		"PATH="+env.Binaries()+":"+os.Getenv("PATH"))
 	output, err := shell.CombinedOutput()
 	require.NoErrorf(t, err, "%s\n%s", command, output)
