@@ -18,10 +18,10 @@ func (s *scope) isInitialized() bool {
 // planFounding gives the order to found the cluster to the only Machine that may have it: the first, whose
 // KThreesConfig has no order yet, in a cluster of which nothing says that it was founded by another.
 func planFounding(s *scope, p *plan) {
-	if s.certificates == nil || s.token == nil || len(s.machines) != 1 {
+	machine := s.firstMachine()
+	if s.certificates == nil || s.token == nil || machine == nil {
 		return
 	}
-	machine := s.machines.Oldest()
 	config := s.configs[machine.Name]
 	if config == nil || config.Annotations[bootstrapv1.OrderAnnotation] != "" || !mayFound(s, machine) {
 		return
@@ -29,12 +29,24 @@ func planFounding(s *scope, p *plan) {
 	p.found = machine
 }
 
+// firstMachine is the Machine that could found the cluster, as long as none was given bootstrap data or is going. When
+// the leader changes, two operators may have made a first Machine each: the evidence, or else the age, tells which one
+// it is, and the other joins.
+func (s *scope) firstMachine() *clusterv1.Machine {
+	for _, machine := range s.machines {
+		if machine.Spec.Bootstrap.DataSecretName != nil || machine.Status.NodeRef.IsDefined() || !machine.DeletionTimestamp.IsZero() {
+			return nil
+		}
+	}
+	if recorded := recordedEvidence(s.controlPlane); recorded != nil && s.machines[recorded.Machine] != nil {
+		return s.machines[recorded.Machine]
+	}
+	return s.machines.Oldest()
+}
+
 // mayFound says whether a Machine without an order founds the cluster. Evidence that names this very Machine is
 // that of a reconcile which was cut short before the order.
 func mayFound(s *scope, machine *clusterv1.Machine) bool {
-	if machine.Spec.Bootstrap.DataSecretName != nil || machine.Status.NodeRef.IsDefined() {
-		return false
-	}
 	if recorded := recordedEvidence(s.controlPlane); recorded != nil && recorded.Machine == machine.Name {
 		return true
 	}

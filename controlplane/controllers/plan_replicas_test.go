@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -185,6 +186,39 @@ func TestDecide_FoundsAClusterOnce(t *testing.T) {
 		s.controlPlane.Annotations = map[string]string{controlplanev1.InitializedAnnotation: `{"machine":"m0"}`}
 		assert.NotNil(t, decide(s).found)
 	})
+	for name, tc := range map[string]struct {
+		change func(s *scope)
+		want   string
+	}{
+		"of two first Machines the older one founds": {func(*scope) {}, "m1"},
+		"of two first Machines the one in the evidence founds": {func(s *scope) {
+			s.initialized = true
+			s.controlPlane.Annotations = map[string]string{controlplanev1.InitializedAnnotation: `{"machine":"m0"}`}
+		}, "m0"},
+		"of two first Machines none founds when one has data": {func(s *scope) {
+			s.machines["m0"].Spec.Bootstrap.DataSecretName = ptr.To("m0")
+		}, ""},
+		"of two first Machines none founds while one is going": {func(s *scope) {
+			s.machines["m0"].DeletionTimestamp = ptr.To(metav1.NewTime(testTime))
+		}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newScope(0)
+			for i, name := range []string{"m0", "m1"} {
+				machine := addServer(s, name)
+				machine.CreationTimestamp = metav1.NewTime(testTime.Add(time.Duration(-i) * time.Minute))
+				machine.Spec.Bootstrap.DataSecretName, machine.Status.NodeRef = nil, clusterv1.MachineNodeReference{}
+			}
+			tc.change(s)
+			found := decide(s).found
+			if tc.want == "" {
+				require.Nil(t, found)
+				return
+			}
+			require.NotNil(t, found)
+			require.Equal(t, tc.want, found.Name)
+		})
+	}
 	t.Run("never with data already made", func(t *testing.T) {
 		s := newScope(1)
 		s.initialized = false
