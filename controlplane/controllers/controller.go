@@ -119,11 +119,14 @@ func (r *Reconciler) reconcile(ctx context.Context, cluster *clusterv1.Cluster, 
 	if !controlPlane.DeletionTimestamp.IsZero() {
 		return r.reconcileDelete(ctx, s)
 	}
-	if message := namesUs(s); message != "" {
-		reportForeign(s, message)
+	if reason, message := handsOff(s); message != "" {
+		r.reportHandsOff(s, reason, message)
 		return ctrl.Result{}, nil
 	}
 
+	if err := r.adopt(ctx, s); err != nil {
+		return ctrl.Result{}, err
+	}
 	err = errors.Join(
 		r.ownInfrastructureTemplate(ctx, s),
 		r.keepCustody(ctx, s),
@@ -137,6 +140,17 @@ func (r *Reconciler) reconcile(ctx context.Context, cluster *clusterv1.Cluster, 
 		r.report(ctx, s, &p),
 	)
 	return ctrl.Result{RequeueAfter: p.requeueAfter}, err
+}
+
+// handsOff says why the control plane must do nothing for the Cluster; empty when it may work.
+func handsOff(s *scope) (reason, message string) {
+	if message = namesUs(s); message != "" {
+		return controlplanev1.ForeignClusterReason, message
+	}
+	if message = mixedOwnership(s); message != "" {
+		return controlplanev1.ForeignMachinesReason, message
+	}
+	return controlplanev1.AdoptionFailedReason, unadoptable(s)
 }
 
 // namesUs says why the control plane isn't the Cluster's; empty when it is.

@@ -83,11 +83,11 @@ func (r *Reconciler) deleteMachines(ctx context.Context, s *scope) error {
 
 // finishDeletion takes the finalizer away once there are no Machines, which is believed only from an uncached read.
 func (r *Reconciler) finishDeletion(ctx context.Context, s *scope) error {
-	machines, err := listMachines(ctx, r.APIReader, s.cluster, s.controlPlane)
+	all, err := listMachines(ctx, r.APIReader, s.cluster)
 	if err != nil {
 		return err
 	}
-	if len(machines) > 0 {
+	if machines, _ := splitMachines(all, s.controlPlane); len(machines) > 0 {
 		reportDeleting(s, controlplanev1.WaitingForMachinesDeletionReason, "waiting for servers to be deleted: "+someNames(machines.Names()))
 		return nil
 	}

@@ -69,7 +69,7 @@ func (r *Reconciler) confirmNotInitialized(ctx context.Context, s *scope) error 
 	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(s.controlPlane), controlPlane); err != nil {
 		return fmt.Errorf("reading KThreesControlPlane %s: %w", s.controlPlane.Name, err)
 	}
-	machines, err := listMachines(ctx, r.APIReader, cluster, controlPlane)
+	machines, err := listMachines(ctx, r.APIReader, cluster)
 	if err != nil {
 		return err
 	}

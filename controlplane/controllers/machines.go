@@ -28,7 +28,7 @@ const (
 func (r *Reconciler) createMachine(ctx context.Context, s *scope, c *creation) error {
 	if c.first {
 		// A second first server would found a second cluster: that there is none is believed only from the API server.
-		if machines, err := listMachines(ctx, r.APIReader, s.cluster, s.controlPlane); err != nil || len(machines) > 0 {
+		if machines, err := listMachines(ctx, r.APIReader, s.cluster); err != nil || len(machines) > 0 {
 			return err
 		}
 	}

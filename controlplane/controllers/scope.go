@@ -11,7 +11,6 @@ import (
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/controllers/external"
 	"sigs.k8s.io/cluster-api/util/collections"
-	"sigs.k8s.io/cluster-api/util/labels/format"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
@@ -26,8 +25,9 @@ type scope struct {
 	cluster      *clusterv1.Cluster
 	controlPlane *controlplanev1.KThreesControlPlane
 
-	// machines are the Machines of this control plane, those that are being deleted among them.
-	machines collections.Machines
+	// machines are the Machines of this control plane, those that are being deleted among them. foreign are control
+	// plane Machines of the cluster that another controller has.
+	machines, foreign collections.Machines
 
 	// configs and infraMachines are what the Machines refer to, by the Machine's name; a missing object is absent.
 	configs       map[string]*bootstrapv1.KThreesConfig
@@ -64,10 +64,11 @@ func (r *Reconciler) readScope(ctx context.Context, cluster *clusterv1.Cluster, 
 		configs:       map[string]*bootstrapv1.KThreesConfig{},
 		infraMachines: map[string]*unstructured.Unstructured{},
 	}
-	var err error
-	if s.machines, err = listMachines(ctx, r.Client, cluster, controlPlane); err != nil {
+	all, err := listMachines(ctx, r.Client, cluster)
+	if err != nil {
 		return nil, err
 	}
+	s.machines, s.foreign = splitMachines(all, controlPlane)
 	for name, machine := range s.machines {
 		if err := r.readMachineObjects(ctx, s, name, machine); err != nil {
 			return nil, err
@@ -81,28 +82,36 @@ func (r *Reconciler) readScope(ctx context.Context, cluster *clusterv1.Cluster, 
 	return s, nil
 }
 
-// listMachines lists the control plane Machines of the cluster that carry the control plane's name: the label
-// survives a backup, which owner references don't.
-func listMachines(ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster, controlPlane *controlplanev1.KThreesControlPlane) (collections.Machines, error) {
-	machines, err := collections.GetFilteredMachinesForCluster(ctx, reader, cluster,
-		collections.ControlPlaneMachines(cluster.Name),
-		func(m *clusterv1.Machine) bool {
-			return format.MustEqualValue(controlPlane.Name, m.Labels[clusterv1.MachineControlPlaneNameLabel])
-		})
+// listMachines lists the control plane Machines of the cluster, whoever has them.
+func listMachines(ctx context.Context, reader client.Reader, cluster *clusterv1.Cluster) (collections.Machines, error) {
+	machines, err := collections.GetFilteredMachinesForCluster(ctx, reader, cluster, collections.ControlPlaneMachines(cluster.Name))
 	if err != nil {
 		return nil, fmt.Errorf("listing the control plane Machines of Cluster %s: %w", cluster.Name, err)
 	}
 	return machines, nil
 }
 
+// splitMachines tells the Machines of the control plane from those of another controller. One that is being deleted
+// adopts nobody.
+func splitMachines(all collections.Machines, controlPlane *controlplanev1.KThreesControlPlane) (ours, foreign collections.Machines) {
+	free := hasNoOtherController(controlPlane)
+	ours, foreign = all.Filter(free), all.Filter(collections.Not(free))
+	if !controlPlane.DeletionTimestamp.IsZero() {
+		ours = ours.Filter(carriesName(controlPlane))
+	}
+	return ours, foreign
+}
+
 func (r *Reconciler) readMachineObjects(ctx context.Context, s *scope, name string, machine *clusterv1.Machine) error {
-	config := &bootstrapv1.KThreesConfig{}
-	key := client.ObjectKey{Namespace: machine.Namespace, Name: machine.Spec.Bootstrap.ConfigRef.Name}
-	switch err := r.Client.Get(ctx, key, config); {
-	case err == nil:
-		s.configs[name] = config
-	case !apierrors.IsNotFound(err):
-		return fmt.Errorf("reading KThreesConfig %s: %w", key.Name, err)
+	// A Machine that was adopted may have bootstrap data of a human's and no configuration.
+	if ref := machine.Spec.Bootstrap.ConfigRef; ref.IsDefined() {
+		config := &bootstrapv1.KThreesConfig{}
+		switch err := r.Client.Get(ctx, client.ObjectKey{Namespace: machine.Namespace, Name: ref.Name}, config); {
+		case err == nil:
+			s.configs[name] = config
+		case !apierrors.IsNotFound(err):
+			return fmt.Errorf("reading KThreesConfig %s: %w", ref.Name, err)
+		}
 	}
 
 	infra, err := external.GetObjectFromContractVersionedRef(ctx, r.Client, machine.Spec.InfrastructureRef, machine.Namespace)

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"slices"
 
+	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
@@ -36,16 +37,15 @@ func (r *Reconciler) report(ctx context.Context, s *scope, p *plan) error {
 	return err
 }
 
-// reportForeign says that the Cluster has another control plane.
-func reportForeign(s *scope, message string) {
+// reportHandsOff says why nothing is done for the Cluster.
+func (r *Reconciler) reportHandsOff(s *scope, reason, message string) {
 	for _, t := range []string{controlplanev1.TokenAvailableCondition, controlplanev1.CertificatesAvailableCondition} {
-		conditions.Set(s.controlPlane, metav1.Condition{
-			Type: t, Status: metav1.ConditionUnknown, Reason: controlplanev1.ForeignClusterReason, Message: message,
-		})
+		conditions.Set(s.controlPlane, metav1.Condition{Type: t, Status: metav1.ConditionUnknown, Reason: reason, Message: message})
 	}
 	conditions.Set(s.controlPlane, metav1.Condition{
-		Type: controlplanev1.AvailableCondition, Status: metav1.ConditionFalse, Reason: controlplanev1.ForeignClusterReason, Message: message,
+		Type: controlplanev1.AvailableCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message,
 	})
+	r.event(s, corev1.EventTypeWarning, reason, "Wait", "%s", message)
 }
 
 // reportReplicas counts the Machines by their conditions.

@@ -70,6 +70,12 @@ const (
 	// ForeignClusterReason says that the Cluster names another control plane.
 	ForeignClusterReason = "ForeignCluster"
 
+	// ForeignMachinesReason says that another controller has control plane Machines of the Cluster.
+	ForeignMachinesReason = "ForeignMachines"
+
+	// AdoptionFailedReason says that a control plane Machine without a controller can't be adopted.
+	AdoptionFailedReason = "AdoptionFailed"
+
 	// CertificatesLostReason says that certificate authorities of an initialized cluster are gone.
 	CertificatesLostReason = "CertificatesLost"
 
