@@ -33,6 +33,9 @@ type scope struct {
 	configs       map[string]*bootstrapv1.KThreesConfig
 	infraMachines map[string]*unstructured.Unstructured
 
+	// schemas say which values of a KThreesConfigSpec are defaults; read only when specs differ.
+	schemas specSchemas
+
 	// template is the template of the infrastructure machines; nil when it doesn't exist.
 	template *unstructured.Unstructured
 
@@ -73,6 +76,9 @@ func (r *Reconciler) readScope(ctx context.Context, cluster *clusterv1.Cluster, 
 		if err := r.readMachineObjects(ctx, s, name, machine); err != nil {
 			return nil, err
 		}
+	}
+	if err := r.readSchemas(ctx, s); err != nil {
+		return nil, err
 	}
 	if s.template, err = r.readTemplate(ctx, controlPlane); err != nil {
 		return nil, err

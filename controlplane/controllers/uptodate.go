@@ -1,17 +1,13 @@
 package controllers
 
 import (
-	"encoding/json"
 	"fmt"
-	"reflect"
 	"time"
 
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
-
-	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
 )
 
 // outdated are the Machines, not being deleted, that no longer match the control plane's spec.
@@ -30,7 +26,7 @@ func (s *scope) outdatedReasons(machine *clusterv1.Machine) []string {
 	if !s.infraMatches(machine) {
 		reasons = append(reasons, s.controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef.Kind+" is not up-to-date")
 	}
-	if config := s.configs[machine.Name]; config != nil && !sameConfig(config.Spec, s.controlPlane.Spec.KThreesConfigSpec) {
+	if config := s.configs[machine.Name]; config != nil && !sameConfig(config.Spec, s.controlPlane.Spec.KThreesConfigSpec, s.schemas) {
 		reasons = append(reasons, "KThreesConfig is not up-to-date")
 	}
 	return append(reasons, s.dueReasons(machine)...)
@@ -65,53 +61,4 @@ func (s *scope) infraMatches(machine *clusterv1.Machine) bool {
 	}
 	ref := s.controlPlane.Spec.MachineTemplate.Spec.InfrastructureRef
 	return name == ref.Name && groupKind == schema.GroupKind{Group: ref.APIGroup, Kind: ref.Kind}.String()
-}
-
-// sameConfig compares two specs as a user sees them: absent, null and empty are alike.
-func sameConfig(a, b bootstrapv1.KThreesConfigSpec) bool {
-	return reflect.DeepEqual(withoutEmpties(asJSON(a)), withoutEmpties(asJSON(b)))
-}
-
-func asJSON(spec bootstrapv1.KThreesConfigSpec) any {
-	raw, err := json.Marshal(spec)
-	if err != nil {
-		// The spec came from the API server, so that it can be encoded.
-		return err.Error()
-	}
-	var value any
-	if err := json.Unmarshal(raw, &value); err != nil {
-		return err.Error()
-	}
-	return value
-}
-
-// withoutEmpties drops nulls and empty maps, lists and strings from maps, at every depth; nil when nothing is left.
-func withoutEmpties(value any) any {
-	switch v := value.(type) {
-	case map[string]any:
-		kept := map[string]any{}
-		for key, child := range v {
-			if c := withoutEmpties(child); c != nil {
-				kept[key] = c
-			}
-		}
-		if len(kept) == 0 {
-			return nil
-		}
-		return kept
-	case []any:
-		if len(v) == 0 {
-			return nil
-		}
-		list := make([]any, len(v))
-		for i := range v {
-			list[i] = withoutEmpties(v[i])
-		}
-		return list
-	case string:
-		if v == "" {
-			return nil
-		}
-	}
-	return value
 }

@@ -1,7 +1,6 @@
 package controllers
 
 import (
-	"encoding/json"
 	"testing"
 	"time"
 
@@ -11,37 +10,9 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-
-	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
 )
 
 type jsonValue = apiextensionsv1.JSON
-
-func TestSameConfig_TreatsAbsentNullAndEmptyAlike(t *testing.T) {
-	cases := []struct {
-		name string
-		a, b string
-		same bool
-	}{
-		{"absent and empty object", `{}`, `{"serverConfig":{},"agentConfig":{}}`, true},
-		{"absent and null", `{}`, `{"files":null,"serverConfig":null}`, true},
-		{"absent and empty list", `{}`, `{"preK3sCommands":[],"serverConfig":{"tlsSan":[]}}`, true},
-		{"absent and empty string", `{}`, `{"agentConfig":{"nodeName":""}}`, true},
-		{"extraConfig in another order", `{"serverConfig":{"extraConfig":{"a":1,"b":[true]}}}`, `{"serverConfig":{"extraConfig":{"b":[true],"a":1}}}`, true},
-		{"false is not absent", `{}`, `{"serverConfig":{"disableCloudController":false}}`, false},
-		{"another command", `{"preK3sCommands":["a"]}`, `{"preK3sCommands":["b"]}`, false},
-		{"commands in another order", `{"preK3sCommands":["a","b"]}`, `{"preK3sCommands":["b","a"]}`, false},
-	}
-	for _, tc := range cases {
-		t.Run(tc.name, func(t *testing.T) {
-			var a, b bootstrapv1.KThreesConfigSpec
-			require.NoError(t, json.Unmarshal([]byte(tc.a), &a))
-			require.NoError(t, json.Unmarshal([]byte(tc.b), &b))
-			assert.Equal(t, tc.same, sameConfig(a, b))
-			assert.Equal(t, tc.same, sameConfig(b, a))
-		})
-	}
-}
 
 func TestOutdatedReasons_NameWhatDiffers(t *testing.T) {
 	cases := []struct {
