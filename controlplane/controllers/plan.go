@@ -97,6 +97,8 @@ func decide(s *scope) plan {
 	if p.requeueAfter == 0 {
 		p.requeueAfter = fallbackWait(s)
 	}
+	// Nothing happens to an object when its time has come.
+	p.lookAgain(s.untilDue())
 	return p
 }
 

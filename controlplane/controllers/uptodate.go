@@ -39,12 +39,39 @@ func (s *scope) dueReasons(machine *clusterv1.Machine) []string {
 	if after := s.controlPlane.Spec.Rollout.After; collections.ShouldRolloutAfter(&now, after)(machine) {
 		reasons = append(reasons, "spec.rollout.after "+after.UTC().Format(time.RFC3339)+" has passed since it was created")
 	}
-	days := s.controlPlane.Spec.Rollout.Before.CertificatesExpiryDays
-	expiry := machine.Status.CertificatesExpiryDate
-	if days > 0 && !expiry.IsZero() && s.now.AddDate(0, 0, int(days)).After(expiry.Time) {
-		reasons = append(reasons, "its certificates expire at "+expiry.UTC().Format(time.RFC3339))
+	if renew := s.renewalTime(machine); !renew.IsZero() && s.now.After(renew) {
+		reasons = append(reasons, "its certificates expire at "+machine.Status.CertificatesExpiryDate.UTC().Format(time.RFC3339))
 	}
 	return reasons
+}
+
+// renewalTime is when a Machine is to be replaced because its certificates expire, which K3s renews only at a start;
+// zero when that isn't asked for.
+func (s *scope) renewalTime(machine *clusterv1.Machine) time.Time {
+	days, expiry := s.controlPlane.Spec.Rollout.Before.CertificatesExpiryDays, machine.Status.CertificatesExpiryDate
+	if days == 0 || expiry.IsZero() {
+		return time.Time{}
+	}
+	return expiry.AddDate(0, 0, -int(days))
+}
+
+// untilDue is the wait until the next Machine is to be replaced because of the time alone; 0 when none is.
+func (s *scope) untilDue() time.Duration {
+	next := time.Time{}
+	soonest := func(at time.Time) {
+		if at.After(s.now) && (next.IsZero() || at.Before(next)) {
+			next = at
+		}
+	}
+	soonest(s.controlPlane.Spec.Rollout.After.Time)
+	for _, machine := range s.active() {
+		soonest(s.renewalTime(machine))
+	}
+	if next.IsZero() {
+		return 0
+	}
+	// Times in objects are whole seconds.
+	return next.Sub(s.now) + time.Second
 }
 
 // infraMatches compares the template that the infrastructure machine was made from. An object that is missing, or

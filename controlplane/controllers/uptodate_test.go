@@ -74,3 +74,36 @@ func TestOutdatedReasons_NameWhatDiffers(t *testing.T) {
 		})
 	}
 }
+
+func TestDecide_LooksAgainWhenAMachineBecomesDue(t *testing.T) {
+	cases := []struct {
+		name   string
+		change func(*scope)
+		want   time.Duration
+	}{
+		{name: "nothing is asked for"},
+		{name: "rollout.after", want: time.Hour + time.Second, change: func(s *scope) {
+			s.controlPlane.Spec.Rollout.After = metav1.NewTime(s.now.Add(time.Hour))
+		}},
+		{name: "rollout.after has passed", change: func(s *scope) {
+			s.controlPlane.Spec.Rollout.After = metav1.NewTime(s.now.Add(-time.Hour))
+			for _, machine := range s.machines {
+				machine.CreationTimestamp = metav1.NewTime(s.now)
+			}
+		}},
+		{name: "the first of several certificates", want: 24*time.Hour + time.Second, change: func(s *scope) {
+			s.controlPlane.Spec.Rollout.Before.CertificatesExpiryDays = 30
+			s.machines["m0"].Status.CertificatesExpiryDate = metav1.NewTime(s.now.AddDate(0, 0, 300))
+			s.machines["m1"].Status.CertificatesExpiryDate = metav1.NewTime(s.now.AddDate(0, 0, 31))
+		}},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newScope(3)
+			if tc.change != nil {
+				tc.change(s)
+			}
+			assert.Equal(t, tc.want, decide(s).requeueAfter)
+		})
+	}
+}
