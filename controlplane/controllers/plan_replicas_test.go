@@ -2,6 +2,7 @@ package controllers
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/util/intstr"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
@@ -262,6 +264,82 @@ func TestDecide_LooksAgainWhenCustodyAsksForIt(t *testing.T) {
 			s := newScope(1)
 			s.tokenErr, s.certificatesErr = tc.tokenErr, tc.certificates
 			assert.Equal(t, tc.want, decide(s).requeueAfter)
+		})
+	}
+}
+
+func TestDecide_SpreadsServersOverFailureDomains(t *testing.T) {
+	domain := func(name string, servers bool) clusterv1.FailureDomain {
+		return clusterv1.FailureDomain{Name: name, ControlPlane: ptr.To(servers)}
+	}
+	cases := []struct {
+		name    string
+		domains []clusterv1.FailureDomain
+		servers []string
+		change  func(*scope)
+		want    []string
+	}{
+		{name: "none", servers: []string{""}, want: []string{""}},
+		{name: "the first server", domains: []clusterv1.FailureDomain{domain("a", false), domain("b", true)}, want: []string{"b"}},
+		{name: "the emptiest", domains: []clusterv1.FailureDomain{domain("a", true), domain("b", true), domain("c", true)}, servers: []string{"a", "c"}, want: []string{"b"}},
+		{name: "only for workers", domains: []clusterv1.FailureDomain{domain("a", true), domain("b", false)}, servers: []string{"a"}, want: []string{"a"}},
+		{name: "one that is gone", domains: []clusterv1.FailureDomain{domain("a", true)}, servers: []string{"gone"}, want: []string{"a"}},
+		{
+			name: "outdated servers don't count", domains: []clusterv1.FailureDomain{domain("a", true), domain("b", true)}, servers: []string{"a", "b", "b"},
+			change: func(s *scope) {
+				for _, name := range []string{"m1", "m2"} {
+					s.machines[name].Spec.Version = "v1.35.1+k3s1"
+				}
+			}, want: []string{"b"},
+		},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newScope(len(tc.servers))
+			s.controlPlane.Spec.Replicas = ptr.To[int32](5)
+			s.cluster.Status.FailureDomains = tc.domains
+			for i, name := range tc.servers {
+				s.machines[fmt.Sprintf("m%d", i)].Spec.FailureDomain = name
+			}
+			if tc.change != nil {
+				tc.change(s)
+			}
+			p := decide(s)
+			require.NotNil(t, p.create, joined(p))
+			assert.Contains(t, tc.want, p.create.failureDomain)
+		})
+	}
+}
+
+func TestDecide_RollsOutWithinMaxSurge(t *testing.T) {
+	cases := []struct {
+		name           string
+		servers, surge int
+		change         func(*scope)
+		create, delete bool
+	}{
+		{name: "one more first", servers: 3, surge: 1, create: true},
+		{name: "then the outdated one goes", servers: 4, surge: 1, delete: true},
+		{name: "one less first", servers: 3, surge: 0, delete: true},
+		{name: "then its replacement comes", servers: 2, surge: 0, create: true},
+		{name: "nothing while one is on its way", servers: 4, surge: 1, change: func(s *scope) { delete(s.workload.nodes, "m3") }},
+		{name: "nothing when all are up-to-date", servers: 3, surge: 1, change: func(s *scope) { s.machines["m0"].Spec.Version = testVersion }},
+	}
+	for _, tc := range cases {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newScope(tc.servers)
+			s.controlPlane.Spec.Replicas = ptr.To[int32](3)
+			s.controlPlane.Spec.Rollout.Strategy.RollingUpdate.MaxSurge = ptr.To(intstr.FromInt(tc.surge))
+			s.machines["m0"].Spec.Version = "v1.35.1+k3s1"
+			if tc.change != nil {
+				tc.change(s)
+			}
+			p := decide(s)
+			assert.Equal(t, tc.create, p.create != nil, joined(p))
+			assert.Equal(t, tc.delete, p.delete != nil, joined(p))
+			if tc.delete {
+				assert.Equal(t, "m0", p.delete.Name)
+			}
 		})
 	}
 }
