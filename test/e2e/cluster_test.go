@@ -36,14 +36,21 @@ type cluster struct {
 	t         testing.TB
 	namespace string
 	name      string
-	workload  *world.Workload
+	// version that the cluster is created with.
+	version  string
+	workload *world.Workload
 }
 
 // newCluster creates the objects of a cluster in a namespace of its own. What is left of it ends with the test.
 func newCluster(t testing.TB, name string, servers, workers int32) *cluster {
 	t.Helper()
+	return newClusterOfVersion(t, name, version, servers, workers)
+}
+
+func newClusterOfVersion(t testing.TB, name, version string, servers, workers int32) *cluster {
+	t.Helper()
 	ctx := context.Background()
-	c := &cluster{t: t, namespace: "e2e-" + name, name: name}
+	c := &cluster{t: t, namespace: "e2e-" + name, name: name, version: version}
 	c.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}})
 	for _, object := range c.objects(servers, workers) {
 		c.create(ctx, object)
@@ -70,7 +77,7 @@ func (c *cluster) objects(servers, workers int32) []client.Object {
 		}},
 		&controlplanev1.KThreesControlPlane{ObjectMeta: meta, Spec: controlplanev1.KThreesControlPlaneSpec{
 			Replicas: ptr.To(servers),
-			Version:  version,
+			Version:  c.version,
 			MachineTemplate: controlplanev1.KThreesControlPlaneMachineTemplate{
 				Spec: controlplanev1.KThreesControlPlaneMachineTemplateSpec{InfrastructureRef: c.ref(infrav1.GroupVersion.Group, "SandboxMachineTemplate")},
 			},
@@ -88,7 +95,7 @@ func (c *cluster) objects(servers, workers int32) []client.Object {
 				ObjectMeta: clusterv1.ObjectMeta{Labels: selector},
 				Spec: clusterv1.MachineSpec{
 					ClusterName:       c.name,
-					Version:           version,
+					Version:           c.version,
 					Bootstrap:         clusterv1.Bootstrap{ConfigRef: c.ref(bootstrapv1.GroupVersion.Group, "KThreesConfigTemplate")},
 					InfrastructureRef: c.ref(infrav1.GroupVersion.Group, "SandboxMachineTemplate"),
 				},
@@ -130,14 +137,22 @@ func (c *cluster) awaitSettled(servers, workers int) {
 	c.t.Helper()
 	c.eventually(fmt.Sprintf("%d servers and %d workers", servers, workers), func(ctx context.Context) error {
 		cp := c.controlPlane()
-		switch {
-		case int(ptr.Deref(cp.Status.Replicas, 0)) != servers || int(ptr.Deref(cp.Status.ReadyReplicas, 0)) != servers:
+		if int(ptr.Deref(cp.Status.Replicas, 0)) != servers || int(ptr.Deref(cp.Status.ReadyReplicas, 0)) != servers {
 			return fmt.Errorf("status: %d replicas, %d ready: %s", ptr.Deref(cp.Status.Replicas, 0), ptr.Deref(cp.Status.ReadyReplicas, 0), summary(cp))
-		case !conditions.IsTrue(cp, controlplanev1.AvailableCondition) || !conditions.IsTrue(cp, controlplanev1.EtcdClusterHealthyCondition):
-			return fmt.Errorf("conditions: %s", summary(cp))
+		}
+		if err := checkConditions(cp); err != nil {
+			return err
 		}
 		return c.checkWorkload(ctx, servers, workers)
 	})
+}
+
+// checkConditions looks for what a control plane in good order says.
+func checkConditions(cp *controlplanev1.KThreesControlPlane) error {
+	if !conditions.IsTrue(cp, controlplanev1.AvailableCondition) || !conditions.IsTrue(cp, controlplanev1.EtcdClusterHealthyCondition) {
+		return fmt.Errorf("conditions: %s", summary(cp))
+	}
+	return nil
 }
 
 // awaitGrown waits until the workload has so many servers and workers, whatever the status says.

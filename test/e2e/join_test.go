@@ -24,6 +24,7 @@ import (
 // TestJoin_FailsWithAWrongTokenOrCAHash boots machines outside Cluster API with the bootstrap data of a worker in
 // which the token was changed.
 func TestJoin_FailsWithAWrongTokenOrCAHash(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "join", 1, 1)
 	c.awaitSettled(1, 1)
 	data := c.workerData()

@@ -5,6 +5,7 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"strconv"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -21,6 +22,7 @@ import (
 )
 
 func TestCluster_LivesThroughScalingLossAndDeletion(t *testing.T) {
+	t.Parallel()
 	c := newCluster(t, "life", 3, 2)
 	c.awaitSettled(3, 2)
 	token := c.tokenSecret().Data["value"]
@@ -84,12 +86,13 @@ func (c *cluster) startWriter() (stop func() []string) {
 	ctx, cancel := context.WithCancel(context.Background())
 	done := make(chan []string)
 	var tried atomic.Int64
+	prefix := fmt.Sprintf("write-%d-", time.Now().UnixNano())
 	go func() {
 		var acknowledged []string
 		ticker := time.NewTicker(100 * time.Millisecond)
 		defer ticker.Stop()
 		for ctx.Err() == nil {
-			name := fmt.Sprintf("write-%d", tried.Add(1))
+			name := prefix + strconv.FormatInt(tried.Add(1), 10)
 			attempt, end := context.WithTimeout(ctx, 3*time.Second)
 			if w.Client.Create(attempt, &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: metav1.NamespaceSystem, Name: name}}) == nil {
 				acknowledged = append(acknowledged, name)

@@ -66,6 +66,30 @@ func (c *cluster) requireQuorumAllAlong() {
 	require.NotZero(c.t, changes)
 }
 
+// requireOneMemberAtATime checks that etcd was never changed while a learner was on its way: added, promoted and
+// removed one after the other.
+func (c *cluster) requireOneMemberAtATime(events []etcdEvent) {
+	c.t.Helper()
+	learner, changes := "", 0
+	for _, event := range events {
+		switch event.Event {
+		case "add-learner":
+			assert.Emptyf(c.t, learner, "%s joined at %s while another one was a learner", event.Target, event.Time)
+			learner = event.Target
+		case "promote", "evict-learner":
+			assert.Equalf(c.t, learner, event.Target, "%s at %s", event.Event, event.Time)
+			learner = ""
+		case "remove":
+			assert.Emptyf(c.t, learner, "%s left at %s while there was a learner", event.Target, event.Time)
+		default:
+			continue
+		}
+		changes++
+	}
+	require.NotZero(c.t, changes)
+	assert.Empty(c.t, learner, "every learner was promoted")
+}
+
 // requireNothingLeft checks that the namespace holds nothing of the cluster, and that none of its machines runs.
 func (c *cluster) requireNothingLeft() {
 	c.t.Helper()
