@@ -15,6 +15,7 @@ import (
 	"sigs.k8s.io/cluster-api/core/setup"
 	"sigs.k8s.io/cluster-api/util/index"
 	ctrl "sigs.k8s.io/controller-runtime"
+	"sigs.k8s.io/controller-runtime/pkg/cache"
 	"sigs.k8s.io/controller-runtime/pkg/config"
 	"sigs.k8s.io/controller-runtime/pkg/controller"
 	metricsserver "sigs.k8s.io/controller-runtime/pkg/metrics/server"
@@ -72,7 +73,7 @@ func newManager(t testing.TB, management *testenv.Env, name string) ctrl.Manager
 var managers atomic.Int64
 
 // newManagerWith makes a manager with the caches that Cluster API's managers have, but for the data of Secrets.
-func newManagerWith(t testing.TB, management *testenv.Env, restConfig *rest.Config, name string) ctrl.Manager {
+func newManagerWith(t testing.TB, management *testenv.Env, restConfig *rest.Config, name string, change ...func(*cache.Options)) ctrl.Manager {
 	t.Helper()
 	// Informers must have different names within a process.
 	name = fmt.Sprintf("%s-%d", name, managers.Add(1))
@@ -80,6 +81,9 @@ func newManagerWith(t testing.TB, management *testenv.Env, restConfig *rest.Conf
 	for object, options := range cacheOptions.ByObject {
 		options.Transform = nil
 		cacheOptions.ByObject[object] = options
+	}
+	for _, f := range change {
+		f(&cacheOptions)
 	}
 	skip := true
 	mgr, err := ctrl.NewManager(restConfig, ctrl.Options{
