@@ -58,8 +58,11 @@ func putsBackWhatIsLost(s *stage) {
 	start()
 	s.awaitAgain(1, 1)
 
-	// Without bootstrap data, token and client CA there is nothing left to ask with.
+	// Without bootstrap data, token and client CA there is nothing left to ask with. Each would bring the other back, so
+	// that they have to go at once.
+	s.pause(true)
 	s.lose([]string{"-token", "-cca"})
+	s.pause(false)
 	s.awaitReason(controlplanev1.CertificatesAvailableCondition, controlplanev1.CertificatesLostReason)
 	s.scale(3)
 	s.awaitReason(controlplanev1.CertificatesAvailableCondition, controlplanev1.CertificatesLostReason)
