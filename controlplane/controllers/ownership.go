@@ -7,7 +7,6 @@ import (
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/collections"
 	"sigs.k8s.io/cluster-api/util/labels/format"
@@ -15,15 +14,16 @@ import (
 
 	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
 	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
+	"github.com/capk3s/capk3s/pkg/custody"
 	"github.com/capk3s/capk3s/pkg/k3s"
 )
 
 // hasNoOtherController says whether a control plane Machine of the cluster may be this control plane's. One without
-// a controller was restored from a backup, orphaned or made by a human.
+// a controller was restored from a backup or made by a human.
 func hasNoOtherController(controlPlane *controlplanev1.KThreesControlPlane) collections.Func {
 	return func(machine *clusterv1.Machine) bool {
 		controller := metav1.GetControllerOf(machine)
-		return controller == nil || isLifeOf(*controller, controlPlane)
+		return controller == nil || custody.RefersTo(*controller, controlPlane.Name)
 	}
 }
 
@@ -32,13 +32,6 @@ func carriesName(controlPlane *controlplanev1.KThreesControlPlane) collections.F
 	return func(machine *clusterv1.Machine) bool {
 		return format.MustEqualValue(controlPlane.Name, machine.Labels[clusterv1.MachineControlPlaneNameLabel])
 	}
-}
-
-// isLifeOf says whether a reference is to this control plane, or to an older one of the same name: a restored
-// control plane has another UID.
-func isLifeOf(ref metav1.OwnerReference, controlPlane *controlplanev1.KThreesControlPlane) bool {
-	group, err := schema.ParseGroupVersion(ref.APIVersion)
-	return err == nil && group.Group == controlplanev1.GroupVersion.Group && ref.Kind == "KThreesControlPlane" && ref.Name == controlPlane.Name
 }
 
 // mixedOwnership says which Machines of the cluster another controller has; empty when there are none.
@@ -89,18 +82,18 @@ func unlikeOurs(machine *clusterv1.Machine, version string) string {
 // adopt makes room for the control plane's reference on the Machines that have no controller, or an older life of
 // the control plane; propagate then writes it.
 func (r *Reconciler) adopt(ctx context.Context, s *scope) error {
-	for _, name := range s.machines.Names() {
-		machine := s.machines[name]
-		if metav1.IsControlledBy(machine, s.controlPlane) {
-			continue
-		}
-		if err := r.confirmMayAdopt(ctx, s); err != nil {
-			return fmt.Errorf("adopting Machine %s: %w", name, err)
-		}
-		if err := r.dropOlderLives(ctx, s, machine); err != nil {
+	unowned := s.machines.Filter(func(m *clusterv1.Machine) bool { return !metav1.IsControlledBy(m, s.controlPlane) })
+	if len(unowned) == 0 {
+		return nil
+	}
+	if err := r.confirmMayAdopt(ctx, s); err != nil {
+		return err
+	}
+	for _, name := range unowned.Names() {
+		if err := r.dropOlderLives(ctx, s, unowned[name]); err != nil {
 			return err
 		}
-		if !carriesName(s.controlPlane)(machine) {
+		if !carriesName(s.controlPlane)(unowned[name]) {
 			r.event(s, corev1.EventTypeNormal, "Adopted", "Adopt", "Machine %s had no controller and is adopted", name)
 		}
 	}
@@ -112,10 +105,10 @@ func (r *Reconciler) adopt(ctx context.Context, s *scope) error {
 func (r *Reconciler) confirmMayAdopt(ctx context.Context, s *scope) error {
 	current := &controlplanev1.KThreesControlPlane{}
 	if err := r.APIReader.Get(ctx, client.ObjectKeyFromObject(s.controlPlane), current); err != nil {
-		return fmt.Errorf("reading KThreesControlPlane %s: %w", s.controlPlane.Name, err)
+		return fmt.Errorf("reading KThreesControlPlane %s before it adopts Machines: %w", s.controlPlane.Name, err)
 	}
 	if current.UID != s.controlPlane.UID || !current.DeletionTimestamp.IsZero() {
-		return fmt.Errorf("KThreesControlPlane %s was deleted or replaced meanwhile", s.controlPlane.Name)
+		return fmt.Errorf("KThreesControlPlane %s adopts no Machines: it was deleted or replaced meanwhile", s.controlPlane.Name)
 	}
 	return nil
 }
@@ -125,7 +118,7 @@ func (r *Reconciler) confirmMayAdopt(ctx context.Context, s *scope) error {
 func (r *Reconciler) dropOlderLives(ctx context.Context, s *scope, machine *clusterv1.Machine) error {
 	before := machine.DeepCopy()
 	machine.OwnerReferences = slices.DeleteFunc(machine.OwnerReferences, func(ref metav1.OwnerReference) bool {
-		return ref.UID != s.controlPlane.UID && isLifeOf(ref, s.controlPlane)
+		return ref.UID != s.controlPlane.UID && custody.RefersTo(ref, s.controlPlane.Name)
 	})
 	if len(machine.OwnerReferences) == len(before.OwnerReferences) {
 		return nil

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/tools/events"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
@@ -17,7 +18,7 @@ import (
 	"github.com/capk3s/capk3s/test/testenv"
 )
 
-// standalone is a server's Machine that a human made, or that an orphaning deletion of its control plane left.
+// standalone is a server's Machine that a human made.
 func standalone(f *fixture, change ...func(*clusterv1.Machine)) *clusterv1.Machine {
 	return testenv.Machine(f.cluster, "standalone", append([]func(*clusterv1.Machine){func(m *clusterv1.Machine) {
 		m.Labels[clusterv1.MachineControlPlaneLabel] = ""
@@ -102,7 +103,10 @@ func TestReconcile_KeepsItsHandsOffMachinesThatCannotBeItsOwn(t *testing.T) {
 			f := newFixture(t)
 			machine := standalone(f, tc.change)
 			env.Create(t, machine)
-			f.run(t, 2)
+			recorder := events.NewFakeRecorder(10)
+			f.Recorder = recorder
+			f.run(t, 3)
+			assert.Len(t, recorder.Events, 1, "it is told once")
 			condition := conditions.Get(f.controlPlane, controlplanev1.AvailableCondition)
 			require.NotNil(t, condition)
 			assert.Equal(t, tc.reason, condition.Reason)

@@ -37,15 +37,17 @@ func (r *Reconciler) report(ctx context.Context, s *scope, p *plan) error {
 	return err
 }
 
-// reportHandsOff says why nothing is done for the Cluster.
+// reportHandsOff says why nothing is done for the Cluster, with one event.
 func (r *Reconciler) reportHandsOff(s *scope, reason, message string) {
+	if conditions.GetMessage(s.controlPlane, controlplanev1.AvailableCondition) != message {
+		r.event(s, corev1.EventTypeWarning, reason, "Wait", "%s", message)
+	}
 	for _, t := range []string{controlplanev1.TokenAvailableCondition, controlplanev1.CertificatesAvailableCondition} {
 		conditions.Set(s.controlPlane, metav1.Condition{Type: t, Status: metav1.ConditionUnknown, Reason: reason, Message: message})
 	}
 	conditions.Set(s.controlPlane, metav1.Condition{
 		Type: controlplanev1.AvailableCondition, Status: metav1.ConditionFalse, Reason: reason, Message: message,
 	})
-	r.event(s, corev1.EventTypeWarning, reason, "Wait", "%s", message)
 }
 
 // reportReplicas counts the Machines by their conditions.

@@ -28,8 +28,14 @@ func Reference(controlPlane *controlplanev1.KThreesControlPlane) metav1.OwnerRef
 // to this life of the object or an older one.
 func HasController(secret *corev1.Secret, controlPlane *controlplanev1.KThreesControlPlane) bool {
 	return slices.ContainsFunc(secret.OwnerReferences, func(ref metav1.OwnerReference) bool {
-		return isController(ref) && is(ref, controlplanev1.GroupVersion.Group, controlPlaneKind) && ref.Name == controlPlane.Name
+		return isController(ref) && RefersTo(ref, controlPlane.Name)
 	})
+}
+
+// RefersTo says whether a reference is to the control plane of that name, by any version of its API: to this life of the
+// object or to an older one, since a restored control plane has another UID.
+func RefersTo(ref metav1.OwnerReference, controlPlane string) bool {
+	return is(ref, controlplanev1.GroupVersion.Group, controlPlaneKind) && ref.Name == controlPlane
 }
 
 // references is how the owner references of a Secret must change.
@@ -62,7 +68,7 @@ func planReferences(current []metav1.OwnerReference, ours metav1.OwnerReference)
 			continue
 		case seen[ref.UID]:
 			// A second reference to the same owner.
-		case ref.UID == ours.UID || is(ref, controlplanev1.GroupVersion.Group, controlPlaneKind) && ref.Name == ours.Name:
+		case ref.UID == ours.UID || RefersTo(ref, ours.Name):
 			if isController(ref) && ref.UID != ours.UID {
 				plan.replaced = append(plan.replaced, ref)
 			}

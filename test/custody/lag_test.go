@@ -72,8 +72,8 @@ func (l laggard) Watch(options metav1.ListOptions) (watch.Interface, error) {
 			waiting <- dated{event, time.Now().Add(lag)}
 		}
 	}()
-	late := watch.NewProxyWatcher(make(chan watch.Event))
 	out := make(chan watch.Event)
+	late := watch.NewProxyWatcher(out)
 	go func() {
 		defer close(out)
 		defer source.Stop()
@@ -90,17 +90,8 @@ func (l laggard) Watch(options metav1.ListOptions) (watch.Interface, error) {
 			}
 		}
 	}()
-	return stoppable{out, late}, nil
+	return late, nil
 }
-
-// stoppable is a watch with a channel of its own.
-type stoppable struct {
-	events <-chan watch.Event
-	proxy  *watch.ProxyWatcher
-}
-
-func (s stoppable) Stop()                          { s.proxy.Stop() }
-func (s stoppable) ResultChan() <-chan watch.Event { return s.events }
 
 // startCensus counts the stage's Machines. The function that it returns ends that and says how many were ever made,
 // how many there were at once, and how many were being deleted at once, at most.

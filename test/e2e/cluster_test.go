@@ -5,6 +5,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"slices"
+	"strings"
 	"testing"
 	"time"
 
@@ -253,6 +255,21 @@ func (c *cluster) awaitGone() {
 		}
 		return fmt.Errorf("the Cluster is still there: %w", err)
 	})
+}
+
+// servers lists the Machines of the control plane that aren't being deleted, in the order of their names.
+func (c *cluster) servers() []clusterv1.Machine {
+	c.t.Helper()
+	return slices.DeleteFunc(c.machines(), func(m clusterv1.Machine) bool { return !isServer(&m) || !m.DeletionTimestamp.IsZero() })
+}
+
+// machines lists all Machines in the order of their names.
+func (c *cluster) machines() []clusterv1.Machine {
+	c.t.Helper()
+	list := &clusterv1.MachineList{}
+	require.NoError(c.t, management.Client.List(context.Background(), list, client.InNamespace(c.namespace)))
+	slices.SortFunc(list.Items, func(a, b clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) })
+	return list.Items
 }
 
 // tokenSecret reads the token Secret.

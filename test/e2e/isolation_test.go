@@ -5,15 +5,11 @@ package e2e
 import (
 	"context"
 	"fmt"
-	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
-	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/cluster-api/util/conditions"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
 )
@@ -85,19 +81,4 @@ func slowestChange(t *testing.T, first *cluster, others []*cluster, value string
 func (c *cluster) label(value string) {
 	c.t.Helper()
 	c.patch(c.controlPlane(), fmt.Sprintf(`{"spec":{"machineTemplate":{"metadata":{"labels":{"test":%q}}}}}`, value))
-}
-
-// servers lists the Machines of the control plane that aren't being deleted, in the order of their names.
-func (c *cluster) servers() []clusterv1.Machine {
-	c.t.Helper()
-	return slices.DeleteFunc(c.machines(), func(m clusterv1.Machine) bool { return !isServer(&m) || !m.DeletionTimestamp.IsZero() })
-}
-
-// machines lists all Machines in the order of their names.
-func (c *cluster) machines() []clusterv1.Machine {
-	c.t.Helper()
-	list := &clusterv1.MachineList{}
-	require.NoError(c.t, management.Client.List(context.Background(), list, client.InNamespace(c.namespace)))
-	slices.SortFunc(list.Items, func(a, b clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) })
-	return list.Items
 }
