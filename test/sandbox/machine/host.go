@@ -18,7 +18,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"sync"
+	"syscall"
 	"time"
 )
 
@@ -46,8 +46,6 @@ type Host struct {
 	// Versions are the K3s releases that exist, as shell patterns; default
 	// v1.3[0-9].*+k3s[1-9].
 	Versions []string
-
-	mu sync.Mutex
 }
 
 // Config says how a new machine is to be.
@@ -80,8 +78,11 @@ var ErrNotFound = errors.New("no such machine")
 // Create makes the machine's folders and network, without starting it. A
 // machine that is there already is returned as it is.
 func (h *Host) Create(ctx context.Context, config Config) (*Machine, error) {
-	h.mu.Lock()
-	defer h.mu.Unlock()
+	unlock, err := h.lock()
+	if err != nil {
+		return nil, err
+	}
+	defer unlock()
 	m, err := h.Open(config.Namespace, config.Name)
 	if err == nil || !errors.Is(err, ErrNotFound) {
 		return m, err
@@ -139,6 +140,23 @@ func (h *Host) List() ([]*Machine, error) {
 		machines = append(machines, m)
 	}
 	return machines, nil
+}
+
+// lock keeps every other program of the world from making a machine until
+// unlock is called: two that chose the same index would cut each other's cable.
+func (h *Host) lock() (unlock func(), err error) {
+	if err := os.MkdirAll(h.Dir, 0o755); err != nil {
+		return nil, fmt.Errorf("locking the host: %w", err)
+	}
+	file, err := os.OpenFile(filepath.Join(h.Dir, "lock"), os.O_CREATE|os.O_RDWR, 0o644)
+	if err != nil {
+		return nil, fmt.Errorf("locking the host: %w", err)
+	}
+	if err := syscall.Flock(int(file.Fd()), syscall.LOCK_EX); err != nil {
+		_ = file.Close()
+		return nil, fmt.Errorf("locking the host: %w", err)
+	}
+	return func() { _ = file.Close() }, nil
 }
 
 func (h *Host) freeIndex() (int, error) {

@@ -3,6 +3,7 @@ package machine_test
 import (
 	"context"
 	"net"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"strconv"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/capk3s/capk3s/test/sandbox/machine"
 	"github.com/capk3s/capk3s/test/world"
@@ -87,6 +89,26 @@ func boot(ctx context.Context, t *testing.T, host *machine.Host, name, userData 
 		return err == nil && state.Done
 	}, time.Minute, 50*time.Millisecond, "the bootstrap data isn't done")
 	return m
+}
+
+func TestHost_ProgramsThatMakeMachinesAtTheSameTimeShareNoAddress(t *testing.T) {
+	const programs = 8
+	machines := make([]*machine.Machine, programs)
+	var all errgroup.Group
+	for i := range programs {
+		host := newHost(t) // each program of the world has a Host of its own
+		all.Go(func() (err error) {
+			machines[i], err = host.Create(t.Context(), machine.Config{Namespace: "ns", Name: "at-once-" + strconv.Itoa(i)})
+			return err
+		})
+	}
+	require.NoError(t, all.Wait())
+	addresses := map[netip.Addr]string{}
+	for _, m := range machines {
+		require.Empty(t, addresses[m.Address()], "has the address of %s", m)
+		addresses[m.Address()] = m.Name()
+		require.NoError(t, m.Delete(t.Context()))
+	}
 }
 
 func reachable(m *machine.Machine) bool {
