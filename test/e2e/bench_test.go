@@ -65,7 +65,7 @@ func (c *cluster) measureNotReady() time.Duration {
 	defer cancel()
 	c.awaitSettled(1, 1)
 	cp := c.controlPlane()
-	watcher, err := management.Client.Watch(ctx, &controlplanev1.KThreesControlPlaneList{}, client.InNamespace(c.namespace),
+	watcher, err := c.at.Client.Watch(ctx, &controlplanev1.KThreesControlPlaneList{}, client.InNamespace(c.namespace),
 		&client.ListOptions{Raw: &metav1.ListOptions{ResourceVersion: cp.ResourceVersion}})
 	require.NoError(c.t, err)
 	defer watcher.Stop()

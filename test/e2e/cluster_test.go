@@ -35,7 +35,9 @@ const (
 
 // cluster is a workload cluster under test.
 type cluster struct {
-	t         testing.TB
+	t testing.TB
+	// at is the management cluster that it belongs to.
+	at        *world.Management
 	namespace string
 	name      string
 	// version that the cluster is created with.
@@ -46,13 +48,14 @@ type cluster struct {
 // newCluster creates the objects of a cluster in a namespace of its own. What is left of it ends with the test.
 func newCluster(t testing.TB, name string, servers, workers int32) *cluster {
 	t.Helper()
-	return newClusterOfVersion(t, name, version, servers, workers)
+	return newClusterAt(t, management, name, version, servers, workers)
 }
 
-func newClusterOfVersion(t testing.TB, name, version string, servers, workers int32) *cluster {
+// newClusterAt creates them in the given management cluster, and for the given version of K3s.
+func newClusterAt(t testing.TB, at *world.Management, name, version string, servers, workers int32) *cluster {
 	t.Helper()
 	ctx := context.Background()
-	c := &cluster{t: t, namespace: "e2e-" + name, name: name, version: version}
+	c := &cluster{t: t, at: at, namespace: "e2e-" + name, name: name, version: version}
 	c.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}})
 	for _, object := range c.objects(servers, workers) {
 		c.create(ctx, object)
@@ -63,7 +66,7 @@ func newClusterOfVersion(t testing.TB, name, version string, servers, workers in
 
 func (c *cluster) create(ctx context.Context, object client.Object) {
 	c.t.Helper()
-	require.NoErrorf(c.t, management.Client.Create(ctx, object), "creating %T %s", object, object.GetName())
+	require.NoErrorf(c.t, c.at.Client.Create(ctx, object), "creating %T %s", object, object.GetName())
 }
 
 // objects are the manifests of the cluster.
@@ -113,7 +116,7 @@ func (c *cluster) ref(group, kind string) clusterv1.ContractVersionedObjectRefer
 // get reads an object of the cluster's name; it must exist.
 func get[T client.Object](c *cluster, object T) T {
 	c.t.Helper()
-	require.NoError(c.t, management.Client.Get(context.Background(), client.ObjectKey{Namespace: c.namespace, Name: c.name}, object))
+	require.NoError(c.t, c.at.Client.Get(context.Background(), client.ObjectKey{Namespace: c.namespace, Name: c.name}, object))
 	return object
 }
 
@@ -131,7 +134,7 @@ func (c *cluster) scale(servers, workers int32) {
 
 func (c *cluster) patch(object client.Object, merge string) {
 	c.t.Helper()
-	require.NoError(c.t, management.Client.Patch(context.Background(), object, client.RawPatch("application/merge-patch+json", []byte(merge))))
+	require.NoError(c.t, c.at.Client.Patch(context.Background(), object, client.RawPatch("application/merge-patch+json", []byte(merge))))
 }
 
 // awaitSettled waits until the cluster has so many servers and workers, as the workload and the status say.
@@ -203,7 +206,7 @@ func (c *cluster) checkWorkload(ctx context.Context, servers, workers int) error
 
 func (c *cluster) connect(ctx context.Context) (*world.Workload, error) {
 	if c.workload == nil {
-		w, err := management.Workload(ctx, c.namespace, c.name)
+		w, err := c.at.Workload(ctx, c.namespace, c.name)
 		if err != nil {
 			return nil, err
 		}
@@ -239,7 +242,7 @@ func (c *cluster) remove() {
 		c.workload.Close()
 	}
 	object := &clusterv1.Cluster{ObjectMeta: metav1.ObjectMeta{Namespace: c.namespace, Name: c.name}}
-	if err := management.Client.Delete(context.Background(), object); apierrors.IsNotFound(err) {
+	if err := c.at.Client.Delete(context.Background(), object); apierrors.IsNotFound(err) {
 		return
 	}
 	c.awaitGone()
@@ -249,7 +252,7 @@ func (c *cluster) remove() {
 func (c *cluster) awaitGone() {
 	c.t.Helper()
 	c.eventually("deletion", func(ctx context.Context) error {
-		err := management.Client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: c.name}, &clusterv1.Cluster{})
+		err := c.at.Client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: c.name}, &clusterv1.Cluster{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}
@@ -267,7 +270,7 @@ func (c *cluster) servers() []clusterv1.Machine {
 func (c *cluster) machines() []clusterv1.Machine {
 	c.t.Helper()
 	list := &clusterv1.MachineList{}
-	require.NoError(c.t, management.Client.List(context.Background(), list, client.InNamespace(c.namespace)))
+	require.NoError(c.t, c.at.Client.List(context.Background(), list, client.InNamespace(c.namespace)))
 	slices.SortFunc(list.Items, func(a, b clusterv1.Machine) int { return strings.Compare(a.Name, b.Name) })
 	return list.Items
 }
@@ -276,7 +279,7 @@ func (c *cluster) machines() []clusterv1.Machine {
 func (c *cluster) tokenSecret() *corev1.Secret {
 	c.t.Helper()
 	secret := &corev1.Secret{}
-	require.NoError(c.t, management.Client.Get(context.Background(), client.ObjectKey{Namespace: c.namespace, Name: c.name + "-token"}, secret))
+	require.NoError(c.t, c.at.Client.Get(context.Background(), client.ObjectKey{Namespace: c.namespace, Name: c.name + "-token"}, secret))
 	return secret
 }
 
@@ -293,7 +296,7 @@ func (c *cluster) requireCustody(token []byte) {
 
 // dump logs the objects of the cluster for whoever reads a failure.
 func (c *cluster) dump() {
-	out, err := management.Kubectl(context.Background(), "get", "-n", c.namespace, "cluster,kthreescontrolplane,machine,kthreesconfig,sandboxmachine,events", "-o", "wide")
+	out, err := c.at.Kubectl(context.Background(), "get", "-n", c.namespace, "cluster,kthreescontrolplane,machine,kthreesconfig,sandboxmachine,events", "-o", "wide")
 	c.t.Logf("%s\n%v", out, err)
 	c.t.Log(summary(c.controlPlane()))
 }

@@ -39,7 +39,7 @@ func (c *cluster) checkHealth(ctx context.Context) {
 // killServer pulls the plug of a server for good.
 func (c *cluster) killServer(name string) {
 	c.t.Helper()
-	machine, err := management.Host.Open(c.namespace, name)
+	machine, err := c.at.Host.Open(c.namespace, name)
 	require.NoError(c.t, err)
 	require.NoError(c.t, machine.Kill(context.Background()))
 }
@@ -48,7 +48,7 @@ func (c *cluster) killServer(name string) {
 func (c *cluster) awaitMachineGone(name string) {
 	c.t.Helper()
 	c.eventually("the end of Machine "+name, func(ctx context.Context) error {
-		err := management.Client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, &clusterv1.Machine{})
+		err := c.at.Client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, &clusterv1.Machine{})
 		if apierrors.IsNotFound(err) {
 			return nil
 		}

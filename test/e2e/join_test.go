@@ -71,12 +71,12 @@ func TestJoin_FailsWithAWrongTokenOrCAHash(t *testing.T) {
 func (c *cluster) workerData() []byte {
 	c.t.Helper()
 	machines := &clusterv1.MachineList{}
-	require.NoError(c.t, management.Client.List(context.Background(), machines, client.InNamespace(c.namespace),
+	require.NoError(c.t, c.at.Client.List(context.Background(), machines, client.InNamespace(c.namespace),
 		client.MatchingLabels{clusterv1.MachineDeploymentNameLabel: c.name}))
 	require.NotEmpty(c.t, machines.Items)
 	secret := &corev1.Secret{}
 	key := client.ObjectKey{Namespace: c.namespace, Name: ptr.Deref(machines.Items[0].Spec.Bootstrap.DataSecretName, "")}
-	require.NoError(c.t, management.Client.Get(context.Background(), key, secret))
+	require.NoError(c.t, c.at.Client.Get(context.Background(), key, secret))
 	return secret.Data["value"]
 }
 
@@ -84,7 +84,7 @@ func (c *cluster) workerData() []byte {
 func (c *cluster) boot(name string, userData []byte) *machine.Machine {
 	c.t.Helper()
 	ctx := context.Background()
-	m, err := management.Host.Create(ctx, machine.Config{
+	m, err := c.at.Host.Create(ctx, machine.Config{
 		Namespace: c.namespace, Name: name, ProviderID: "sandbox:///" + c.namespace + "/" + name, UserData: userData,
 	})
 	require.NoError(c.t, err)

@@ -134,10 +134,10 @@ func (c *cluster) requireWritten(names []string) {
 func (c *cluster) awaitCollected(config *bootstrapv1.KThreesConfig) {
 	c.t.Helper()
 	c.eventually("collection of what KThreesConfig "+config.Name+" owned", func(ctx context.Context) error {
-		if err := management.Client.Get(ctx, client.ObjectKeyFromObject(config), &bootstrapv1.KThreesConfig{}); !apierrors.IsNotFound(err) {
+		if err := c.at.Client.Get(ctx, client.ObjectKeyFromObject(config), &bootstrapv1.KThreesConfig{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("the KThreesConfig is still there: %w", err)
 		}
-		if err := management.Client.Get(ctx, client.ObjectKeyFromObject(config), &corev1.Secret{}); !apierrors.IsNotFound(err) {
+		if err := c.at.Client.Get(ctx, client.ObjectKeyFromObject(config), &corev1.Secret{}); !apierrors.IsNotFound(err) {
 			return fmt.Errorf("its data Secret is still there: %w", err)
 		}
 		return nil

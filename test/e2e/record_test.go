@@ -28,7 +28,7 @@ type etcdEvent struct {
 // etcdEvents reads the records of all servers that the cluster ever had, in the order of time.
 func (c *cluster) etcdEvents() []etcdEvent {
 	c.t.Helper()
-	files, err := filepath.Glob(filepath.Join(management.Host.LogDir, c.namespace+"_*", "k3s", "etcd-members.jsonl"))
+	files, err := filepath.Glob(filepath.Join(c.at.Host.LogDir, c.namespace+"_*", "k3s", "etcd-members.jsonl"))
 	require.NoError(c.t, err)
 	require.NotEmpty(c.t, files)
 	var events []etcdEvent
@@ -93,7 +93,7 @@ func (c *cluster) requireOneMemberAtATime(events []etcdEvent) {
 // requireNothingLeft checks that the namespace holds nothing of the cluster, and that none of its machines runs.
 func (c *cluster) requireNothingLeft() {
 	c.t.Helper()
-	out, err := management.Kubectl(c.t.Context(), "get", "-n", c.namespace, "-o", "name", "--ignore-not-found",
+	out, err := c.at.Kubectl(c.t.Context(), "get", "-n", c.namespace, "-o", "name", "--ignore-not-found",
 		"secrets,configmaps,clusters.cluster.x-k8s.io,machines,machinesets,machinedeployments,kthreescontrolplanes,kthreesconfigs,"+
 			"kthreesconfigtemplates,sandboxclusters,sandboxmachines,sandboxmachinetemplates")
 	require.NoError(c.t, err)
@@ -106,7 +106,7 @@ func (c *cluster) requireNothingLeft() {
 	}
 	assert.Empty(c.t, left)
 
-	machines, err := management.Host.List()
+	machines, err := c.at.Host.List()
 	require.NoError(c.t, err)
 	for _, machine := range machines {
 		assert.NotEqual(c.t, c.namespace, machine.Namespace(), "machine %s is still there", machine.Name())

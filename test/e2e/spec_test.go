@@ -55,7 +55,7 @@ func (c *cluster) checkStatus(_ context.Context, want chaos.Cluster) error {
 // checkMachines counts the Machines, those that are being deleted among them.
 func (c *cluster) checkMachines(ctx context.Context, want chaos.Cluster) error {
 	list := &clusterv1.MachineList{}
-	if err := management.Client.List(ctx, list, client.InNamespace(c.namespace)); err != nil {
+	if err := c.at.Client.List(ctx, list, client.InNamespace(c.namespace)); err != nil {
 		return err
 	}
 	servers, workers := 0, 0

@@ -42,7 +42,7 @@ func (c *cluster) startWitness(token []byte) (stop func() (most, fewest int)) {
 	ctx, cancel := context.WithCancel(context.Background())
 	events, done := make(chan watch.Event), sync.WaitGroup{}
 	for _, list := range []client.ObjectList{&controlplanev1.KThreesControlPlaneList{}, &clusterv1.MachineList{}, &corev1.SecretList{}} {
-		watcher, err := management.Client.Watch(ctx, list, client.InNamespace(c.namespace))
+		watcher, err := c.at.Client.Watch(ctx, list, client.InNamespace(c.namespace))
 		require.NoError(c.t, err)
 		done.Go(func() {
 			defer watcher.Stop()

@@ -27,7 +27,7 @@ const (
 // server that dies. A client writes through the endpoint all the time.
 func TestControlPlane_LivesThroughTheYears(t *testing.T) {
 	t.Parallel()
-	c := newClusterOfVersion(t, "years", version134, 1, 1)
+	c := newClusterAt(t, management, "years", version134, 1, 1)
 	now := chaos.Cluster{Servers: 1, Workers: 1, Version: version134}
 	c.awaitSpec(now)
 	token := c.tokenSecret().Data["value"]
