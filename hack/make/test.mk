@@ -8,11 +8,8 @@ GO_TEST := go test -p 2 -timeout 30m $(GO_TEST_FLAGS)
 # $(call each_module,COMMAND): runs the command in every nested module, stops at the first failure.
 each_module = @for module in $(NESTED_MODULES); do (cd $$module && echo "in $$module: $(1)" && $(1)) || exit 1; done
 
-# The long parts wait more than they work, so three of them run side by side,
-# the longest first. What a part prints comes at its end, in one piece.
 .PHONY: test
-test: generate-check vet lint deps test-binaries ## Run every check and test
-	@$(MAKE) --jobs=3 --output-sync=target test-e2e-shared test-e2e-measured test-unit conformance
+test: generate-check vet lint test-unit conformance test-e2e ## Run every check and test
 
 .PHONY: vet
 vet: ## Run go vet on every module
@@ -27,7 +24,7 @@ lint: $(GOLANGCI_LINT) ## Run golangci-lint on every module
 
 # The fragment of the binaries decides at parse time what to build; from here on
 # the tests are told where it all is.
-test-unit test-e2e-shared test-e2e-measured conformance bench: export KUBEBUILDER_ASSETS := $(or $(KUBEBUILDER_ASSETS),$(BIN))
+test-unit test-e2e conformance bench: export KUBEBUILDER_ASSETS := $(or $(KUBEBUILDER_ASSETS),$(BIN))
 
 .PHONY: test-unit
 test-unit: deps test-binaries ## Run the tests of all packages, those against a real kube-apiserver included
@@ -35,20 +32,8 @@ test-unit: deps test-binaries ## Run the tests of all packages, those against a 
 	$(call each_module,$(GO_TEST) ./...)
 
 .PHONY: test-e2e
-test-e2e: test-e2e-shared test-e2e-measured ## Run the end-to-end tests in test worlds
-
-GO_TEST_E2E := go test -tags e2e -count=1 -timeout 45m
-# These measure, which asks for a management cluster that does nothing else.
-MEASURED := ^(TestIdle_|TestHangingCluster_)
-
-.PHONY: test-e2e-measured
-test-e2e-measured: deps test-binaries
-	$(GO_TEST_E2E) -run '$(MEASURED)' $(GO_TEST_FLAGS) ./test/e2e/...
-
-# The other tests share a management cluster; they mostly wait for machines.
-.PHONY: test-e2e-shared
-test-e2e-shared: deps test-binaries
-	$(GO_TEST_E2E) -skip '$(MEASURED)' -parallel 4 $(GO_TEST_FLAGS) ./test/e2e/...
+test-e2e: deps test-binaries ## Run the end-to-end tests in the test world
+	go test -tags e2e -count=1 -timeout 45m $(GO_TEST_FLAGS) ./test/e2e/...
 
 # Empty: the emulator.
 K3S_BINARY ?=
