@@ -12,7 +12,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
-	"github.com/capk3s/capk3s/bootstrap/internal/cloudconfig"
+	"github.com/capk3s/capk3s/bootstrap/internal/bootdata"
 	"github.com/capk3s/capk3s/pkg/certs"
 	"github.com/capk3s/capk3s/pkg/custody"
 	"github.com/capk3s/capk3s/pkg/k3s"
@@ -27,7 +27,7 @@ const contentRetry = 5 * time.Second
 type inputs struct {
 	token *token.Token
 	certs *certs.Set
-	files []cloudconfig.File
+	files []bootdata.File
 }
 
 // readInputs returns a [refusal] as long as one of them is missing.
@@ -61,15 +61,15 @@ func missing(err error, condition, reason, message string) error {
 	return err
 }
 
-func (r *Reconciler) readFiles(ctx context.Context, config *bootstrapv1.KThreesConfig) ([]cloudconfig.File, error) {
-	files := make([]cloudconfig.File, 0, len(config.Spec.Files))
+func (r *Reconciler) readFiles(ctx context.Context, config *bootstrapv1.KThreesConfig) ([]bootdata.File, error) {
+	files := make([]bootdata.File, 0, len(config.Spec.Files))
 	for i := range config.Spec.Files {
 		file := &config.Spec.Files[i]
 		content, err := r.readContent(ctx, config.Namespace, file.ContentFrom, fmt.Sprintf("spec.files[%d].contentFrom.secret", i))
 		if err != nil {
 			return nil, err
 		}
-		rendered, err := cloudconfig.FromAPI(file, content)
+		rendered, err := bootdata.FromAPI(file, content)
 		if err != nil {
 			return nil, refuse(bootstrapv1.InvalidConfigReason, "spec.files[%d]: %v", i, err)
 		}
@@ -106,9 +106,9 @@ func (r *Reconciler) readContent(ctx context.Context, namespace string, source b
 
 // machine puts together what a machine of that role gets. A worker gets neither the servers' token, unless the cluster
 // knows no other, nor a key; only the first server gets the certificate authorities.
-func (in *inputs) machine(s *scope, role cloudconfig.Role) (cloudconfig.Machine, error) {
+func (in *inputs) machine(s *scope, role bootdata.Role) (bootdata.Machine, error) {
 	endpoint := k3s.Endpoint{Host: s.cluster.Spec.ControlPlaneEndpoint.Host, Port: s.cluster.Spec.ControlPlaneEndpoint.Port}
-	m := cloudconfig.Machine{
+	m := bootdata.Machine{
 		Role:         role,
 		Version:      s.owner.version,
 		Endpoint:     endpoint,
@@ -117,16 +117,16 @@ func (in *inputs) machine(s *scope, role cloudconfig.Role) (cloudconfig.Machine,
 		PostCommands: s.config.Spec.PostK3sCommands,
 	}
 	var err error
-	if role == cloudconfig.Worker {
+	if role == bootdata.Worker {
 		m.Config, err = in.agentConfig(endpoint, &s.config.Spec)
 		return m, err
 	}
-	if m.Config, err = in.serverConfig(endpoint, &s.config.Spec, role == cloudconfig.FirstServer); err != nil {
+	if m.Config, err = in.serverConfig(endpoint, &s.config.Spec, role == bootdata.FirstServer); err != nil {
 		return m, err
 	}
-	if role == cloudconfig.FirstServer {
+	if role == bootdata.FirstServer {
 		for _, file := range in.certs.SeedFiles() {
-			m.CAFiles = append(m.CAFiles, cloudconfig.File{
+			m.CAFiles = append(m.CAFiles, bootdata.File{
 				Path:        path.Join(m.Config.DataDir(), file.Path),
 				Permissions: fmt.Sprintf("%04o", file.Mode),
 				Content:     file.Content,

@@ -17,6 +17,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
+	"github.com/capk3s/capk3s/bootstrap/internal/bootdata"
 	"github.com/capk3s/capk3s/bootstrap/internal/cloudconfig"
 )
 
@@ -159,7 +160,7 @@ func (r *Reconciler) provide(ctx context.Context, s *scope) error {
 	if err := r.confirmUnused(ctx, s); err != nil {
 		return err
 	}
-	if role == cloudconfig.FirstServer {
+	if role == bootdata.FirstServer {
 		if err := r.takeInitLock(ctx, s); err != nil {
 			return err
 		}

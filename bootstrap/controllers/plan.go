@@ -9,7 +9,7 @@ import (
 	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
-	"github.com/capk3s/capk3s/bootstrap/internal/cloudconfig"
+	"github.com/capk3s/capk3s/bootstrap/internal/bootdata"
 	"github.com/capk3s/capk3s/pkg/k3s"
 )
 
@@ -89,18 +89,18 @@ func formatIsKnown(s *scope) *refusal {
 // chooseRole says what the machine becomes. A server founds the cluster only by order, and never one that was founded
 // already: an order that comes too late, after a restore for example, is one to join. Only the order to found it anew,
 // which needs a human, is followed all the same.
-func chooseRole(s *scope) (cloudconfig.Role, error) {
+func chooseRole(s *scope) (bootdata.Role, error) {
 	initialized := conditions.IsTrue(s.cluster, clusterv1.ClusterControlPlaneInitializedCondition)
 	order := s.config.Annotations[bootstrapv1.OrderAnnotation]
 	switch {
 	case s.owner.controlPlane && order == bootstrapv1.OrderInitAnew:
-		return cloudconfig.FirstServer, nil
+		return bootdata.FirstServer, nil
 	case !s.owner.controlPlane && initialized:
-		return cloudconfig.Worker, nil
+		return bootdata.Worker, nil
 	case s.owner.controlPlane && initialized:
-		return cloudconfig.JoiningServer, nil
+		return bootdata.JoiningServer, nil
 	case s.owner.controlPlane && order == bootstrapv1.OrderInit:
-		return cloudconfig.FirstServer, nil
+		return bootdata.FirstServer, nil
 	}
 	return "", waitFor(bootstrapv1.WaitingForControlPlaneReason, "Waiting for the control plane of Cluster %s to be initialized", s.cluster.Name)
 }

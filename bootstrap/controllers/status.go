@@ -16,7 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
-	"github.com/capk3s/capk3s/bootstrap/internal/cloudconfig"
+	"github.com/capk3s/capk3s/bootstrap/internal/bootdata"
 )
 
 // serverCertificates is how long the certificates last that K3s makes when it starts for the first time.
@@ -114,8 +114,8 @@ func (r *Reconciler) patchStatus(ctx context.Context, config, original *bootstra
 }
 
 // annotateExpiry tells Cluster API when the certificates of a server expire, before the data can be used.
-func (r *Reconciler) annotateExpiry(ctx context.Context, s *scope, role cloudconfig.Role) error {
-	if role == cloudconfig.Worker {
+func (r *Reconciler) annotateExpiry(ctx context.Context, s *scope, role bootdata.Role) error {
+	if role == bootdata.Worker {
 		return nil
 	}
 	base := s.config.DeepCopy()

@@ -12,7 +12,7 @@ import (
 // document is a cloud-config.
 type document struct {
 	// files are written in this order.
-	files []File
+	files []file
 
 	// run is the command line that runcmd starts.
 	run []string
@@ -56,8 +56,8 @@ func (d document) encode() ([]byte, error) {
 	return out.Bytes(), nil
 }
 
-func (d document) fileNode(file File) (*yaml.Node, error) {
-	content, encoding, err := file.encode(d.templated)
+func (d document) fileNode(file file) (*yaml.Node, error) {
+	content, encoding, err := d.content(file)
 	if err != nil {
 		return nil, err
 	}

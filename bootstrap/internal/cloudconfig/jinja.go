@@ -36,8 +36,8 @@ var (
 	stringLiteral = regexp.MustCompile(stringForm)
 )
 
-// hasExpression says whether text holds an expression over the instance data.
-func hasExpression(text string) bool {
+// HasExpression says whether text holds an expression over the instance data, which cloud-init renders.
+func HasExpression(text string) bool {
 	found := false
 	scan(text, func(string) {}, func(string) { found = true })
 	return found

@@ -34,7 +34,7 @@ func TestHasExpression(t *testing.T) {
 		"{# v1.region #}":                    false,
 		"${#a[@]} ${v1.region}":              false,
 	} {
-		require.Equal(t, want, hasExpression(text), text)
+		require.Equal(t, want, HasExpression(text), text)
 	}
 }
 

@@ -16,7 +16,9 @@ import (
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/yaml"
 
+	"github.com/capk3s/capk3s/bootstrap/internal/bootdata"
 	"github.com/capk3s/capk3s/pkg/k3s"
+	"github.com/capk3s/capk3s/test/testenv/computer"
 )
 
 // text is what somebody writes, and what must arrive.
@@ -63,16 +65,16 @@ func (g generator) text(pieces []string, expressions []text) text {
 }
 
 var expressions = []text{
-	{"{{ ds.meta_data.local_hostname }}", testHostname},
-	{"{{v1.instance_id}}", testInstanceID},
-	{"{{ instance_id|upper }}", strings.ToUpper(testInstanceID)},
+	{"{{ ds.meta_data.local_hostname }}", computer.Hostname},
+	{"{{v1.instance_id}}", computer.InstanceID},
+	{"{{ instance_id|upper }}", strings.ToUpper(computer.InstanceID)},
 	{"{{ ds['meta_data'][\"local-hostname\"].split('-')[0] }}", "node"},
 	{"{{ v1.nothing | default('a {{ b', true) }}", "a {{ b"},
-	{"{{ ds.meta_data.odd }}", testOddValue},
+	{"{{ ds.meta_data.odd }}", computer.OddValue},
 }
 
 type spec struct {
-	machine  Machine
+	machine  bootdata.Machine
 	files    map[string]text
 	modes    map[string]os.FileMode
 	owned    map[string]bool
@@ -82,7 +84,7 @@ type spec struct {
 
 func (g generator) spec() spec {
 	s := spec{
-		machine: testMachine(Worker), files: map[string]text{}, modes: map[string]os.FileMode{}, owned: map[string]bool{},
+		machine: testMachine(bootdata.Worker), files: map[string]text{}, modes: map[string]os.FileMode{}, owned: map[string]bool{},
 		commands: map[string]text{}, settings: map[string]any{"token": "T"},
 	}
 	pieces := append(append([]string{}, hardPieces...), controlPieces...)
@@ -110,7 +112,7 @@ func (g generator) spec() spec {
 
 func (g generator) addFile(s *spec, path string, pieces []string) {
 	content := g.text(pieces, expressions)
-	file := File{Path: path, Content: []byte(content.written), Rendered: true}
+	file := bootdata.File{Path: path, Content: []byte(content.written), Rendered: true}
 	s.modes[path] = 0o644
 	switch g.IntN(5) {
 	case 0:
@@ -130,7 +132,7 @@ func (g generator) addFile(s *spec, path string, pieces []string) {
 	s.machine.Files = append(s.machine.Files, file)
 	if g.IntN(4) == 0 {
 		more := g.text(pieces, expressions)
-		s.machine.Files = append(s.machine.Files, File{
+		s.machine.Files = append(s.machine.Files, bootdata.File{
 			Path: path, Content: []byte(more.written), Rendered: true, Append: true,
 			Permissions: file.Permissions, Owner: file.Owner,
 		})
@@ -147,25 +149,25 @@ func TestProperty_BytesArrive(t *testing.T) {
 	for _, seed := range seeds {
 		t.Run(fmt.Sprintf("CLOUDCONFIG_SEED=%d", seed), func(t *testing.T) {
 			s := generator{rand.New(rand.NewPCG(seed, 0))}.spec()
-			c := newComputer(t)
+			c := computer.New(t)
 			if os.Getuid() != 0 {
 				dropOwners(&s)
 			}
-			log, err := c.boot(render(t, s.machine))
+			log, err := c.Boot(render(t, s.machine))
 			require.NoError(t, err, log)
-			require.True(t, c.exists(sentinel), log)
+			require.True(t, c.Exists(computer.Sentinel), log)
 			for path, content := range s.files {
-				require.Equal(t, content.arrives, c.read(path), path)
-				info, err := os.Stat(c.path(path))
+				require.Equal(t, content.arrives, c.Read(path), path)
+				info, err := os.Stat(c.Path(path))
 				require.NoError(t, err)
 				require.Equal(t, s.modes[path], info.Mode().Perm(), path)
 				require.Equal(t, s.owned[path], info.Sys().(*syscall.Stat_t).Uid == 1, path)
 			}
 			for path, content := range s.commands {
-				require.Equal(t, content.arrives, c.read(path), path)
+				require.Equal(t, content.arrives, c.Read(path), path)
 			}
 			var settings map[string]any
-			require.NoError(t, yaml.Unmarshal([]byte(c.read(ConfigPath)), &settings))
+			require.NoError(t, yaml.Unmarshal([]byte(c.Read(bootdata.ConfigPath)), &settings))
 			require.Equal(t, s.settings, settings)
 		})
 	}
@@ -184,9 +186,9 @@ func TestProperty_SchemaIsValid(t *testing.T) {
 	if _, err := exec.LookPath("cloud-init"); err != nil {
 		t.Skip("cloud-init isn't installed: apt-get install cloud-init")
 	}
-	m := testMachine(FirstServer)
-	m.CAFiles = []File{{Path: "/var/lib/rancher/k3s/server/tls/server-ca.crt", Content: bytes.Repeat([]byte("line\n"), 500)}}
-	m.Files = []File{{Path: "/binary", Content: []byte{0, 255}, Owner: "a:b", Append: true, Permissions: "0600"}, {Path: "/empty"}}
+	m := testMachine(bootdata.FirstServer)
+	m.CAFiles = []bootdata.File{{Path: "/var/lib/rancher/k3s/server/tls/server-ca.crt", Content: bytes.Repeat([]byte("line\n"), 500)}}
+	m.Files = []bootdata.File{{Path: "/binary", Content: []byte{0, 255}, Owner: "a:b", Append: true, Permissions: "0600"}, {Path: "/empty"}}
 	m.PreCommands = []string{"echo a\necho b"}
 	m.Config = k3s.Config{"tls-san": []string{"a"}, "cluster-init": true}
 	path := filepath.Join(t.TempDir(), "user-data")

@@ -1,7 +1,8 @@
-package cloudconfig
+package bootdata
 
 import (
 	_ "embed"
+	"errors"
 	"fmt"
 	"path"
 	"regexp"
@@ -18,9 +19,6 @@ const (
 	// dropInPath keeps a server that was removed from etcd from joining again, or from founding another cluster.
 	dropInPath = "/etc/systemd/system/k3s.service.d/10-no-rejoin.conf"
 
-	runDir     = "/run/cluster-api/k3s"
-	scriptPath = runDir + "/bootstrap.sh"
-	joinPath   = runDir + "/90-join.yaml"
 	joinedPath = ConfigPath + ".d/90-join.yaml"
 )
 
@@ -69,31 +67,39 @@ type Machine struct {
 	PreCommands, PostCommands []string
 }
 
-// Render returns the cloud-config of a machine. An error tells the user what to change in the spec; it quotes neither
-// contents nor settings.
-func Render(m Machine) ([]byte, error) {
+// Plan is what makes a K3s node of a machine, in terms of files and one command line.
+type Plan struct {
+	// Files are written in this order.
+	Files []File
+
+	// Command runs once, after the files were written.
+	Command []string
+}
+
+// Plan says what to do, with the files that only the bootstrap needs in the folder dir. An error tells the user what
+// to change in the spec; it quotes neither contents nor settings.
+func (m Machine) Plan(dir string) (Plan, error) {
 	if _, err := k3s.ParseVersion(m.Version); err != nil {
-		return nil, err
+		return Plan{}, err
 	}
 	if !plainPath.MatchString(m.Config.DataDir()) {
-		return nil, fmt.Errorf("data-dir must be an absolute path of letters, digits, dots, dashes and underscores")
+		return Plan{}, errors.New("agentConfig.dataDir must be an absolute path of letters, digits, dots, dashes and underscores")
 	}
-	own, err := m.ownFiles()
+	own, err := m.ownFiles(dir)
 	if err != nil {
-		return nil, err
+		return Plan{}, err
 	}
 	if err := checkPaths(m.Files, own); err != nil {
-		return nil, err
+		return Plan{}, err
 	}
-	d := document{
-		files: slices.Concat(m.Files, own),
-		run:   []string{"sh", scriptPath, m.command(), m.Version, m.Config.DataDir()},
-	}
-	if err := d.renderOnMachine(m.Config); err != nil {
-		return nil, err
-	}
-	return d.encode()
+	return Plan{
+		Files:   slices.Concat(m.Files, own),
+		Command: []string{"sh", ScriptPath(dir), m.command(), m.Version, m.Config.DataDir()},
+	}, nil
 }
+
+// ScriptPath returns the path of the script that makes a K3s node of a machine.
+func ScriptPath(dir string) string { return path.Join(dir, "bootstrap.sh") }
 
 // command is the K3s command of the role.
 func (m Machine) command() string {
@@ -104,12 +110,12 @@ func (m Machine) command() string {
 }
 
 // ownFiles are the files that the operator writes.
-func (m Machine) ownFiles() ([]File, error) {
+func (m Machine) ownFiles(dir string) ([]File, error) {
 	config, err := m.Config.YAML()
 	if err != nil {
 		return nil, err
 	}
-	files := []File{{Path: ConfigPath, Permissions: secretPermissions, Content: config}}
+	files := []File{SecretFile(ConfigPath, config)}
 	if m.Role != Worker {
 		files = append(files, File{Path: dropInPath, Content: dropIn(m.Config.DataDir())})
 	}
@@ -118,12 +124,12 @@ func (m Machine) ownFiles() ([]File, error) {
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, File{Path: joinPath, Permissions: secretPermissions, Content: join})
+		files = append(files, SecretFile(path.Join(dir, "90-join.yaml"), join))
 		files = append(files, m.CAFiles...)
 	}
-	files = append(files, commandFiles("preK3sCommands", m.PreCommands)...)
-	files = append(files, commandFiles("postK3sCommands", m.PostCommands)...)
-	return append(files, File{Path: scriptPath, Permissions: secretPermissions, Content: script}), nil
+	files = append(files, commandFiles(path.Join(dir, "preK3sCommands"), m.PreCommands)...)
+	files = append(files, commandFiles(path.Join(dir, "postK3sCommands"), m.PostCommands)...)
+	return append(files, SecretFile(ScriptPath(dir), script)), nil
 }
 
 func dropIn(dataDir string) []byte {
@@ -131,11 +137,11 @@ func dropIn(dataDir string) []byte {
 }
 
 // commandFiles makes a file of each command, which the script reads in the order of their names.
-func commandFiles(field string, commands []string) []File {
+func commandFiles(dir string, commands []string) []File {
 	files := make([]File, 0, len(commands))
 	for i, command := range commands {
 		files = append(files, File{
-			Path:        fmt.Sprintf("%s/%s/%03d", runDir, field, i),
+			Path:        fmt.Sprintf("%s/%03d", dir, i),
 			Permissions: secretPermissions,
 			Content:     []byte(command),
 			Rendered:    true,
@@ -149,32 +155,10 @@ func checkPaths(files, own []File) error {
 	for _, file := range own {
 		taken[file.Path] = true
 	}
-	for _, file := range files {
+	for i, file := range files {
 		if taken[path.Clean(file.Path)] {
-			return fmt.Errorf("file %s is written by the operator; remove it from files", file.Path)
+			return fmt.Errorf("files[%d].path: %s is written by the operator: remove it", i, file.Path)
 		}
 	}
-	return nil
-}
-
-// renderOnMachine makes a template of the document if a file or a setting holds an expression over cloud-init's
-// instance data.
-func (d *document) renderOnMachine(config k3s.Config) error {
-	d.templated = slices.ContainsFunc(d.files, func(f File) bool { return f.Rendered && hasExpression(string(f.Content)) })
-	inConfig := false
-	text, err := config.YAMLFunc(func(value string) string {
-		inConfig = inConfig || hasExpression(value)
-		// A value is in the config.yaml, which is in the cloud-config.
-		return template(value, 2)
-	})
-	if err != nil {
-		return err
-	}
-	if !inConfig {
-		return nil
-	}
-	d.templated = true
-	i := slices.IndexFunc(d.files, func(f File) bool { return f.Path == ConfigPath })
-	d.files[i].text = string(text)
 	return nil
 }

@@ -5,7 +5,7 @@
 boot_role=$1
 boot_version=$2
 boot_data=$3
-boot_dir=/run/cluster-api/k3s
+boot_dir=${0%/*}
 boot_sentinel=/run/cluster-api/bootstrap-success.complete
 boot_service=k3s
 [ "$boot_role" = server ] || boot_service=k3s-agent

@@ -1,0 +1,65 @@
+package bootdata
+
+import (
+	"encoding/base64"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/utils/ptr"
+
+	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
+)
+
+func TestFromAPI(t *testing.T) {
+	zipped, err := Compress([]byte("zipped"))
+	require.NoError(t, err)
+	b64 := base64.StdEncoding.EncodeToString
+	fromSecret := bootstrapv1.FileSource{Secret: bootstrapv1.SecretFileSource{Name: "s", Key: "k"}}
+
+	tests := map[string]struct {
+		file   bootstrapv1.File
+		secret []byte
+		want   File
+	}{
+		"inline": {
+			bootstrapv1.File{Path: "/f", Content: "c", Owner: "a:b", Permissions: "0640", Append: ptr.To(true)},
+			nil,
+			File{Path: "/f", Content: []byte("c"), Owner: "a:b", Permissions: "0640", Append: true, Rendered: true},
+		},
+		"base64": {
+			bootstrapv1.File{Path: "/f", Content: b64([]byte("c")) + "\n", Encoding: bootstrapv1.Base64},
+			nil,
+			File{Path: "/f", Content: []byte("c")},
+		},
+		"gzip and base64": {
+			bootstrapv1.File{Path: "/f", Content: b64(zipped), Encoding: bootstrapv1.GzipBase64},
+			nil,
+			File{Path: "/f", Content: zipped, Gzipped: true},
+		},
+		"Secret": {
+			bootstrapv1.File{Path: "/f", ContentFrom: fromSecret},
+			[]byte{0xff},
+			File{Path: "/f", Content: []byte{0xff}, Permissions: "0600"},
+		},
+		"Secret with gzip and permissions": {
+			bootstrapv1.File{Path: "/f", ContentFrom: fromSecret, Encoding: bootstrapv1.Gzip, Permissions: "0644"},
+			zipped,
+			File{Path: "/f", Content: zipped, Gzipped: true, Permissions: "0644"},
+		},
+	}
+	for name, tt := range tests {
+		t.Run(name, func(t *testing.T) {
+			got, err := FromAPI(&tt.file, tt.secret)
+			require.NoError(t, err)
+			require.Equal(t, tt.want, got)
+		})
+	}
+}
+
+func TestFromAPI_RefusesContentThatIsNotEncodedAsItSays(t *testing.T) {
+	for _, encoding := range []bootstrapv1.Encoding{bootstrapv1.Base64, bootstrapv1.Gzip, bootstrapv1.GzipBase64} {
+		_, err := FromAPI(&bootstrapv1.File{Path: "/f", Content: "c2VjcmV0!", Encoding: encoding}, nil)
+		require.ErrorContains(t, err, "/f", encoding)
+		require.NotContains(t, err.Error(), "c2VjcmV0", encoding)
+	}
+}
