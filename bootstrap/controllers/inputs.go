@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"path"
-	"time"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -19,19 +18,15 @@ import (
 	"github.com/capk3s/capk3s/pkg/token"
 )
 
-// contentRetry is how soon a Secret is looked for again that a file takes its content from: one without a cluster's
-// label isn't watched.
-const contentRetry = 5 * time.Second
-
 // inputs are the secrets that bootstrap data are made from.
 type inputs struct {
-	token *token.Token
-	certs *certs.Set
-	files []bootdata.File
+	token   *token.Token
+	certs   *certs.Set
+	content *content
 }
 
 // readInputs returns a [refusal] as long as one of them is missing.
-func (r *Reconciler) readInputs(ctx context.Context, s *scope) (*inputs, error) {
+func (r *Reconciler) readInputs(ctx context.Context, s *scope, role bootdata.Role) (*inputs, error) {
 	in := &inputs{}
 	key := client.ObjectKeyFromObject(s.cluster)
 	var err error
@@ -45,7 +40,7 @@ func (r *Reconciler) readInputs(ctx context.Context, s *scope) (*inputs, error) 
 			"Waiting for the token of Cluster "+s.cluster.Name)
 	}
 	setFound(s.config, bootstrapv1.TokenAvailableCondition)
-	in.files, err = r.readFiles(ctx, s.config)
+	in.content, err = r.readContent(ctx, s.config, role)
 	return in, err
 }
 
@@ -61,60 +56,23 @@ func missing(err error, condition, reason, message string) error {
 	return err
 }
 
-func (r *Reconciler) readFiles(ctx context.Context, config *bootstrapv1.KThreesConfig) ([]bootdata.File, error) {
-	files := make([]bootdata.File, 0, len(config.Spec.Files))
-	for i := range config.Spec.Files {
-		file := &config.Spec.Files[i]
-		content, err := r.readContent(ctx, config.Namespace, file.ContentFrom, fmt.Sprintf("spec.files[%d].contentFrom.secret", i))
-		if err != nil {
-			return nil, err
-		}
-		rendered, err := bootdata.FromAPI(file, content)
-		if err != nil {
-			return nil, refuse(bootstrapv1.InvalidConfigReason, "spec.files[%d]: %v", i, err)
-		}
-		files = append(files, rendered)
-	}
-	return files, nil
-}
-
-// readContent returns nil for a file that has its content inline.
-func (r *Reconciler) readContent(ctx context.Context, namespace string, source bootstrapv1.FileSource, field string) ([]byte, error) {
-	name, key := source.Secret.Name, source.Secret.Key
-	if name == "" {
-		return nil, nil
-	}
-	absent := waitFor(bootstrapv1.WaitingForContentReason, "%s: waiting for key %s of Secret %s", field, key, name)
-	absent.again = contentRetry
-	secret, err := r.readSecret(ctx, client.ObjectKey{Namespace: namespace, Name: name})
-	if apierrors.IsNotFound(err) {
-		return nil, absent
-	}
-	if err != nil {
-		return nil, err
-	}
-	if isKey(secret, key) {
-		return nil, refuse(bootstrapv1.InvalidConfigReason, "%s: Secret %s holds keys of a cluster, of which a file may hold none: "+
-			"take the content from another Secret, or %s of this one", field, name, publicKey)
-	}
-	content, found := secret.Data[key]
-	if !found {
-		return nil, absent
-	}
-	return content, nil
-}
-
 // machine puts together what a machine of that role gets. A worker gets neither the servers' token, unless the cluster
 // knows no other, nor a key; only the first server gets the certificate authorities.
 func (in *inputs) machine(s *scope, role bootdata.Role) (bootdata.Machine, error) {
 	endpoint := k3s.Endpoint{Host: s.cluster.Spec.ControlPlaneEndpoint.Host, Port: s.cluster.Spec.ControlPlaneEndpoint.Port}
 	m := bootdata.Machine{
-		Role:         role,
-		Version:      s.owner.version,
-		Endpoint:     endpoint,
-		Files:        in.files,
-		PreCommands:  s.config.Spec.PreK3sCommands,
-		PostCommands: s.config.Spec.PostK3sCommands,
+		Role:          role,
+		Version:       s.owner.version,
+		Endpoint:      endpoint,
+		Registries:    in.content.registries,
+		Kubelet:       s.config.Spec.AgentConfig.KubeletConfiguration.Raw,
+		SettingsFiles: in.content.settingsFiles,
+		Files:         in.content.files,
+		PreCommands:   s.config.Spec.PreK3sCommands,
+		PostCommands:  s.config.Spec.PostK3sCommands,
+	}
+	if err := in.keepSecret(&s.config.Spec); err != nil {
+		return m, invalid(err)
 	}
 	var err error
 	if role == bootdata.Worker {
@@ -146,7 +104,11 @@ func (in *inputs) agentConfig(endpoint k3s.Endpoint, spec *bootstrapv1.KThreesCo
 		return nil, fmt.Errorf("making the agent's token: %w", err)
 	}
 	taint := clusterv1.NodeUninitializedTaint
-	return k3s.AgentConfig(k3s.Agent{Endpoint: endpoint, Token: full, Taints: []string{taint.Key + ":" + string(taint.Effect)}}, spec)
+	config, err := k3s.AgentConfig(k3s.Agent{Endpoint: endpoint, Token: full, Taints: []string{taint.Key + ":" + string(taint.Effect)}}, spec)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	return config, nil
 }
 
 func (in *inputs) serverConfig(endpoint k3s.Endpoint, spec *bootstrapv1.KThreesConfigSpec, first bool) (k3s.Config, error) {
@@ -154,5 +116,9 @@ func (in *inputs) serverConfig(endpoint k3s.Endpoint, spec *bootstrapv1.KThreesC
 	if err != nil {
 		return nil, fmt.Errorf("making the server's token: %w", err)
 	}
-	return k3s.ServerConfig(k3s.Server{Init: first, Endpoint: endpoint, Token: full, AgentToken: in.token.Agent}, spec)
+	config, err := k3s.ServerConfig(k3s.Server{Init: first, Endpoint: endpoint, Token: full, AgentToken: in.token.Agent, Secret: in.content.settings}, spec)
+	if err != nil {
+		return nil, invalid(err)
+	}
+	return config, nil
 }

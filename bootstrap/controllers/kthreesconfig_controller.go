@@ -145,17 +145,17 @@ func (r *Reconciler) provide(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	in, err := r.readInputs(ctx, s)
+	in, err := r.readInputs(ctx, s, role)
 	if err != nil {
 		return err
 	}
 	machine, err := in.machine(s, role)
 	if err != nil {
-		return refuse(bootstrapv1.InvalidConfigReason, "spec can't be used: %v", err)
+		return err
 	}
 	data, err := cloudconfig.Render(machine)
 	if err != nil {
-		return refuse(bootstrapv1.InvalidConfigReason, "spec can't be used: %v", err)
+		return invalid(err)
 	}
 	if err := r.confirmUnused(ctx, s); err != nil {
 		return err

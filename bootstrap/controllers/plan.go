@@ -40,9 +40,14 @@ func refuse(reason, format string, args ...any) *refusal {
 	return &refusal{reason: reason, message: fmt.Sprintf(format, args...), warning: true}
 }
 
+// invalid is for an error that begins with the path of a field below the spec.
+func invalid(err error) *refusal {
+	return refuse(bootstrapv1.InvalidConfigReason, "spec.%v", err)
+}
+
 // mayRender asks everything that can be said from the objects of Cluster API alone.
 func mayRender(s *scope) error {
-	for _, check := range []func(*scope) *refusal{nameIsFree, infrastructureIsProvisioned, versionIsKnown, endpointIsKnown, formatIsKnown} {
+	for _, check := range []func(*scope) *refusal{nameIsFree, infrastructureIsProvisioned, versionIsKnown, endpointIsKnown} {
 		if r := check(s); r != nil {
 			return r
 		}
@@ -76,14 +81,6 @@ func endpointIsKnown(s *scope) *refusal {
 		return nil
 	}
 	return waitFor(bootstrapv1.WaitingForEndpointReason, "Waiting for spec.controlPlaneEndpoint of Cluster %s", s.cluster.Name)
-}
-
-func formatIsKnown(s *scope) *refusal {
-	switch s.config.Spec.Format {
-	case "", bootstrapv1.CloudConfig:
-		return nil
-	}
-	return refuse(bootstrapv1.InvalidConfigReason, "spec.format %s isn't supported: use %s", s.config.Spec.Format, bootstrapv1.CloudConfig)
 }
 
 // chooseRole says what the machine becomes. A server founds the cluster only by order, and never one that was founded

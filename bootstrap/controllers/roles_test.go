@@ -162,19 +162,19 @@ const userDataLimit = 16384
 func TestReconcile_DataFitEverywhere(t *testing.T) {
 	w := newWorld(t).complete()
 	for _, role := range []string{"first-server", "joining-server", "worker"} {
-		require.LessOrEqual(t, userDataSize(w, role), userDataLimit, role)
+		require.LessOrEqual(t, userDataSize(w, role, bootstrapv1.KThreesConfigSpec{}), userDataLimit, role)
 	}
 }
 
-// userDataSize returns the bytes of the bootstrap data of a role with an empty spec. The first server must be first.
-func userDataSize(w *world, role string) int {
+// userDataSize returns the bytes of the bootstrap data of a role with that spec. The first server must be first.
+func userDataSize(w *world, role string, spec bootstrapv1.KThreesConfigSpec) int {
 	order := map[string]string{
 		"first-server": bootstrapv1.OrderInit, "joining-server": bootstrapv1.OrderJoin, "worker": "worker",
 	}[role]
 	if role != "first-server" {
 		w.initialize()
 	}
-	config := w.machine(role, order)
+	config := w.machine(role, order, withSpec(func(s *bootstrapv1.KThreesConfigSpec) { *s = spec }))
 	w.mustReconcile(config)
 	return len(w.secret(config).Data["value"])
 }

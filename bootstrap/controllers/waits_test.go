@@ -94,7 +94,7 @@ func TestReconcile_WaitsAndSaysForWhat(t *testing.T) {
 					c.Spec.Files = []bootstrapv1.File{{Path: "/a", Content: "a"}, {Path: "/b", ContentFrom: fromSecret}}
 				})
 			},
-			reason: bootstrapv1.WaitingForContentReason, message: "spec.files[1].contentFrom.secret: waiting for key key of Secret content",
+			reason: bootstrapv1.WaitingForSecretReason, message: "spec.files[1].contentFrom.secret: waiting for Secret content",
 			then: func(w *world) {
 				env.Create(w.t, testenv.Secret(w.cluster, "content", map[string]string{"key": ""}, opaque))
 			},
@@ -106,7 +106,7 @@ func TestReconcile_WaitsAndSaysForWhat(t *testing.T) {
 					c.Spec.Files = []bootstrapv1.File{{Path: "/b", ContentFrom: fromSecret}}
 				})
 			},
-			reason: bootstrapv1.WaitingForContentReason, message: "waiting for key key of Secret content",
+			reason: bootstrapv1.WaitingForSecretReason, message: "waiting for key key of Secret content",
 			then: func(w *world) {
 				secret := w.readSecret("content")
 				w.update(secret, func() { secret.Data["key"] = []byte("x") })
@@ -156,9 +156,9 @@ func TestReconcile_RefusesWhatCantBecomeBootstrapData(t *testing.T) {
 		},
 		"setting": {
 			func(_ *clusterv1.Machine, c *bootstrapv1.KThreesConfig) {
-				c.Spec.AgentConfig.ExtraConfig = bootstrapv1.ExtraConfig{"selinux": apiextensionsv1.JSON{Raw: []byte(`"perhaps"`)}}
+				c.Spec.AgentConfig.ExtraConfig = bootstrapv1.ExtraConfig{"debug": apiextensionsv1.JSON{Raw: []byte(`"perhaps"`)}}
 			},
-			"spec can't be used: agentConfig.extraConfig: the value of selinux must be true or false",
+			"spec.agentConfig.extraConfig: the value of debug must be true or false",
 		},
 	}
 	for name, tt := range tests {

@@ -88,7 +88,7 @@ func (r *Reconciler) clusterToConfigs(ctx context.Context, object client.Object)
 }
 
 // secretToConfigs finds the config whose bootstrap data a Secret holds, and those that may be waiting for it: as the
-// token or a certificate authority of their cluster, or as the content of a file.
+// token or a certificate authority of their cluster, or because the spec names it.
 func (r *Reconciler) secretToConfigs(ctx context.Context, object client.Object) []reconcile.Request {
 	cluster := object.GetLabels()[clusterv1.ClusterNameLabel]
 	return r.requests(ctx, object.GetNamespace(), func(config *bootstrapv1.KThreesConfig) bool {
@@ -96,12 +96,8 @@ func (r *Reconciler) secretToConfigs(ctx context.Context, object client.Object) 
 			return true
 		}
 		return config.Status.DataSecretName == "" &&
-			(config.Labels[clusterv1.ClusterNameLabel] == cluster || usesContentOf(config, object.GetName()))
+			(config.Labels[clusterv1.ClusterNameLabel] == cluster || slices.Contains(secretsOf(&config.Spec), object.GetName()))
 	})
-}
-
-func usesContentOf(config *bootstrapv1.KThreesConfig, secret string) bool {
-	return slices.ContainsFunc(config.Spec.Files, func(file bootstrapv1.File) bool { return file.ContentFrom.Secret.Name == secret })
 }
 
 func (r *Reconciler) requests(ctx context.Context, namespace string, wanted func(*bootstrapv1.KThreesConfig) bool) []reconcile.Request {

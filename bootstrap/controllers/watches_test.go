@@ -112,7 +112,7 @@ func TestManager_ChangesTakeEffectAtOnce(t *testing.T) {
 	w.createCAs()
 	w.eventually(config, soon, bootstrapv1.WaitingForTokenReason)
 	w.createToken()
-	w.eventually(config, soon, bootstrapv1.WaitingForContentReason)
+	w.eventually(config, soon, bootstrapv1.WaitingForSecretReason)
 
 	content := testenv.Secret(w.cluster, "content", map[string]string{"other": "x"}, opaque)
 	env.Create(t, content)
@@ -163,7 +163,7 @@ func TestManager_UnlabelledContentIsFoundByTheTimer(t *testing.T) {
 			Secret: bootstrapv1.SecretFileSource{Name: "content", Key: "key"},
 		}}}
 	})
-	w.eventually(config, 20*time.Second, bootstrapv1.WaitingForContentReason)
+	w.eventually(config, 20*time.Second, bootstrapv1.WaitingForSecretReason)
 	env.Create(t, testenv.Secret(w.cluster, "content", map[string]string{"key": "x"}, opaque, func(s *corev1.Secret) { s.Labels = nil }))
 	w.eventually(config, contentRetry+soon, bootstrapv1.AvailableReason)
 }

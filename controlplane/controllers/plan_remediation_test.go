@@ -122,7 +122,7 @@ func TestDecide_ReplacesAnUnhealthyServerOnlyWhenTheClusterSurvivesIt(t *testing
 			markUnhealthy(s, "m0")
 		}},
 		{name: "external datastore has no quorum to lose", servers: 3, want: "m0", change: func(s *scope) {
-			s.controlPlane.Spec.KThreesConfigSpec.ServerConfig.ExtraConfig = map[string]jsonValue{"datastore-endpoint": {}}
+			s.controlPlane.Spec.KThreesConfigSpec.ServerConfig.Datastore.Endpoint = "postgres://db/k3s"
 			s.workload.members, s.workload.membersErr = nil, errors.New("etcd disabled")
 			kill(s, "m0")
 			kill(s, "m1")

@@ -50,7 +50,7 @@ func TestDecide_AddsServersOneAtATimeWhenNothingSpeaksAgainstIt(t *testing.T) {
 		}, waits: "Node gone has no Machine"},
 		{name: "voter unhealthy", servers: 3, change: func(s *scope) { setNode(s, "m2", k3s.EtcdIsVoterCondition, corev1.ConditionFalse) }, waits: "m2 is not healthy"},
 		{name: "external datastore needs no etcd", servers: 1, create: true, change: func(s *scope) {
-			s.controlPlane.Spec.KThreesConfigSpec.ServerConfig.ExtraConfig = map[string]jsonValue{"datastore-endpoint": {}}
+			s.controlPlane.Spec.KThreesConfigSpec.ServerConfig.Datastore.Endpoint = "postgres://db/k3s"
 			s.workload.members, s.workload.membersErr = nil, errors.New("etcd disabled")
 		}},
 	}

@@ -163,6 +163,5 @@ func (s *scope) deleting() collections.Machines {
 
 // embeddedEtcd says whether the servers run etcd themselves.
 func (s *scope) embeddedEtcd() bool {
-	_, external := s.controlPlane.Spec.KThreesConfigSpec.ServerConfig.ExtraConfig["datastore-endpoint"]
-	return !external
+	return !s.controlPlane.Spec.KThreesConfigSpec.ServerConfig.HasDatastore()
 }

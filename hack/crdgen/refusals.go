@@ -42,7 +42,7 @@ func refusals(parent string) map[string]refusal {
 		switch {
 		case key.OperatorOwned():
 			add(key, fmt.Sprintf("remove %s: %s", key.Name, because(key)))
-		case key.Owner != "":
+		case key.Owner != "" && !key.InExtra:
 			add(key, fmt.Sprintf("write %s instead of %s", key.Owner, key.Name))
 		default:
 			delete(refused, key.Name)

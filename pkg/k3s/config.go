@@ -42,28 +42,37 @@ type Server struct {
 
 	// AgentToken is the password of the agents; empty if they use the servers' token.
 	AgentToken string
+
+	// Secret settings are those that the spec takes from Secrets.
+	Secret Config
 }
 
 // ServerConfig returns the config.yaml of a server. Beyond what server and the user's spec say, it only switches
 // K3s' cloud controller off, unless the spec keeps it, and puts the endpoint's host among the names of the server's
 // certificate. An error tells the user which setting to change; it never quotes a value.
 func ServerConfig(server Server, spec *bootstrapv1.KThreesConfigSpec) (Config, error) {
-	c := Config{}
-	if err := c.addExtra("agentConfig.extraConfig", spec.AgentConfig.ExtraConfig, checkAgentKey); err != nil {
+	fields := Config{}
+	fields.addServer(&spec.ServerConfig)
+	fields.addSnapshots(&spec.ServerConfig.EtcdSnapshots)
+	fields.addAgent(&spec.AgentConfig)
+	maps.Copy(fields, server.Secret)
+	c := maps.Clone(fields)
+	if err := c.addExtra("agentConfig.extraConfig", spec.AgentConfig.ExtraConfig, fields, checkAgentKey); err != nil {
 		return nil, err
 	}
-	if err := c.addExtra("serverConfig.extraConfig", spec.ServerConfig.ExtraConfig, checkServerKey); err != nil {
+	if err := c.addExtra("serverConfig.extraConfig", spec.ServerConfig.ExtraConfig, fields, checkServerKey); err != nil {
 		return nil, err
 	}
-	c.addServer(&spec.ServerConfig)
-	c.addAgent(&spec.AgentConfig)
 
 	c.setList("tls-san", withElement(spec.ServerConfig.TLSSan, server.Endpoint.Host))
 	c.setString("token", server.Token)
 	c.setString("agent-token", server.AgentToken)
-	if server.Init {
+	switch {
+	case spec.ServerConfig.HasDatastore():
+		// The datastore is what the servers have in common: they neither found nor join anything else.
+	case server.Init:
 		c["cluster-init"] = true
-	} else {
+	default:
 		c.setString("server", server.Endpoint.URL())
 	}
 	return c, nil
@@ -84,11 +93,12 @@ type Agent struct {
 // AgentConfig returns the config.yaml of an agent. It holds no setting that only a server knows, since an agent
 // doesn't start with one. An error tells the user which setting to change; it never quotes a value.
 func AgentConfig(agent Agent, spec *bootstrapv1.KThreesConfigSpec) (Config, error) {
-	c := Config{}
-	if err := c.addExtra("agentConfig.extraConfig", spec.AgentConfig.ExtraConfig, checkAgentKey); err != nil {
+	fields := Config{}
+	fields.addAgent(&spec.AgentConfig)
+	c := maps.Clone(fields)
+	if err := c.addExtra("agentConfig.extraConfig", spec.AgentConfig.ExtraConfig, fields, checkAgentKey); err != nil {
 		return nil, err
 	}
-	c.addAgent(&spec.AgentConfig)
 
 	taints := spec.AgentConfig.NodeTaints
 	for _, taint := range agent.Taints {
@@ -114,6 +124,9 @@ func (c Config) addServer(s *bootstrapv1.ServerConfig) {
 	c.setList("kube-scheduler-arg", s.KubeSchedulerArgs)
 	c.setList("etcd-arg", s.EtcdArgs)
 
+	c.setString("datastore-endpoint", s.Datastore.Endpoint)
+	c.setBool("etcd-expose-metrics", s.EtcdExposeMetrics)
+
 	c.setString("bind-address", s.BindAddress)
 	c.setInt("https-listen-port", s.HTTPSListenPort)
 	c.setString("advertise-address", s.AdvertiseAddress)
@@ -121,6 +134,7 @@ func (c Config) addServer(s *bootstrapv1.ServerConfig) {
 
 	c.setList("cluster-cidr", s.ClusterCidr)
 	c.setList("service-cidr", s.ServiceCidr)
+	c.setString("service-node-port-range", s.ServiceNodePortRange)
 	c.setList("cluster-dns", s.ClusterDNS)
 	c.setString("cluster-domain", s.ClusterDomain)
 	c.setString("flannel-backend", s.FlannelBackend)
@@ -133,6 +147,7 @@ func (c Config) addServer(s *bootstrapv1.ServerConfig) {
 	c.setBool("embedded-registry", s.EmbeddedRegistry)
 	c.setBool("supervisor-metrics", s.SupervisorMetrics)
 	c.setString("system-default-registry", s.SystemDefaultRegistry)
+	c.setString("write-kubeconfig-mode", s.WriteKubeconfigMode)
 
 	c.setList("disable", s.DisableComponents)
 	c.setBool("disable-network-policy", s.DisableNetworkPolicy)
@@ -143,12 +158,53 @@ func (c Config) addServer(s *bootstrapv1.ServerConfig) {
 }
 
 func (c Config) addAgent(a *bootstrapv1.AgentConfig) {
+	c.setString("data-dir", a.DataDir)
 	c.setString("node-name", a.NodeName)
+	c.setBool("with-node-id", a.WithNodeID)
+	c.setList("node-ip", a.NodeIPs)
+	c.setList("node-external-ip", a.NodeExternalIPs)
+	c.setString("flannel-iface", a.FlannelIface)
+	c.setBool("selinux", a.SELinux)
+	c.setBool("protect-kernel-defaults", a.ProtectKernelDefaults)
 	c.setList("node-label", a.NodeLabels)
 	c.setList("node-taint", a.NodeTaints)
-	c.setList("kubelet-arg", a.KubeletArgs)
+	c.setList("kubelet-arg", kubeletArgs(a))
 	c.setList("kube-proxy-arg", a.KubeProxyArgs)
 	c.setString("private-registry", a.PrivateRegistry)
+}
+
+func (c Config) addSnapshots(s *bootstrapv1.EtcdSnapshotsSpec) {
+	c.setBool("etcd-disable-snapshots", s.Disabled)
+	c.setString("etcd-snapshot-schedule-cron", s.Schedule)
+	c.setInt("etcd-snapshot-retention", s.Retention)
+	c.setString("etcd-snapshot-name", s.Name)
+	c.setString("etcd-snapshot-dir", s.Dir)
+	c.setBool("etcd-snapshot-compress", s.Compress)
+	if s.S3 == (bootstrapv1.SnapshotS3Spec{}) {
+		return
+	}
+	c["etcd-s3"] = true
+	c.setString("etcd-s3-bucket", s.S3.Bucket)
+	c.setString("etcd-s3-endpoint", s.S3.Endpoint)
+	c.setString("etcd-s3-region", s.S3.Region)
+	c.setString("etcd-s3-folder", s.S3.Folder)
+	c.setInt("etcd-s3-retention", s.S3.Retention)
+	c.setString("etcd-s3-bucket-lookup-type", s.S3.BucketLookupType)
+	c.setString("etcd-s3-proxy", s.S3.Proxy)
+	c.setBool("etcd-s3-insecure", s.S3.Insecure)
+	c.setBool("etcd-s3-skip-ssl-verify", s.S3.SkipSSLVerify)
+}
+
+// kubeletArgs are the user's, and those that stand for fields of their own.
+func kubeletArgs(a *bootstrapv1.AgentConfig) []string {
+	args := slices.Clone(a.KubeletArgs)
+	if a.ProviderID != "" {
+		args = append(args, "provider-id="+a.ProviderID)
+	}
+	if a.CloudProvider != "" {
+		args = append(args, "cloud-provider="+a.CloudProvider)
+	}
+	return args
 }
 
 func (c Config) setString(key, value string) {
@@ -185,4 +241,15 @@ func withElement(list []string, element string) []string {
 		return list
 	}
 	return append(slices.Clone(list), element)
+}
+
+// Strings returns the strings of a value: itself, or the elements of a list.
+func (c Config) Strings(key string) []string {
+	switch value := c[key].(type) {
+	case string:
+		return []string{value}
+	case []string:
+		return value
+	}
+	return nil
 }

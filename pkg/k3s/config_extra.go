@@ -16,8 +16,9 @@ import (
 
 var keyForm = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
-// addExtra adds the settings of an extraConfig map, which is at that path of the API. Null is the same as absent.
-func (c Config) addExtra(path string, extra bootstrapv1.ExtraConfig, check func(name string) (Type, error)) error {
+// addExtra adds the settings of an extraConfig map, which is at that path of the API, unless a field has set them as
+// well. Null is the same as absent.
+func (c Config) addExtra(path string, extra bootstrapv1.ExtraConfig, fields Config, check func(name string) (Type, error)) error {
 	for _, name := range slices.Sorted(maps.Keys(extra)) {
 		raw := bytes.TrimSpace(extra[name].Raw)
 		if len(raw) == 0 || string(raw) == "null" {
@@ -26,6 +27,9 @@ func (c Config) addExtra(path string, extra bootstrapv1.ExtraConfig, check func(
 		kind, err := check(name)
 		if err != nil {
 			return fmt.Errorf("%s: %w", path, err)
+		}
+		if _, set := fields[name]; set {
+			return fmt.Errorf("%s: %s is set by a field of its own already: remove one of the two", path, name)
 		}
 		value, err := convert(raw, kind)
 		if err != nil {
@@ -50,7 +54,7 @@ func checkServerKey(name string) (Type, error) {
 func checkAgentKey(name string) (Type, error) {
 	key, known := AgentKey(name)
 	if serverKey, ofServer := ServerKey(name); !known && ofServer {
-		if serverKey.Owner != "" {
+		if serverKey.Owner != "" && !serverKey.InExtra {
 			return checkKey(name, serverKey, true)
 		}
 		return "", fmt.Errorf("an agent doesn't know %s; set it in serverConfig.extraConfig", name)
@@ -69,7 +73,7 @@ func checkKey(name string, key Key, known bool) (Type, error) {
 		return "", nil
 	case key.OperatorOwned():
 		return "", fmt.Errorf("%s is decided by the operator; remove it", name)
-	case key.Owner != "":
+	case key.Owner != "" && !key.InExtra:
 		return "", fmt.Errorf("%s has a field of its own: use %s", name, key.Owner)
 	}
 	return key.Type, nil

@@ -141,6 +141,61 @@ func TestConfig_DataDir(t *testing.T) {
 	require.Equal(t, "/data", Config{"data-dir": "/data"}.DataDir())
 }
 
+// What extraConfig could hold before there was a field for it, it can still hold; but not a second opinion.
+func TestExtraConfig_AndAFieldOfItsOwnDontMix(t *testing.T) {
+	spec := &bootstrapv1.KThreesConfigSpec{
+		ServerConfig: bootstrapv1.ServerConfig{ExtraConfig: extra(map[string]string{"etcd-s3-access-key": `"a"`})},
+		AgentConfig:  bootstrapv1.AgentConfig{ExtraConfig: extra(map[string]string{"with-node-id": `"true"`})},
+	}
+	server, agent := Server{Endpoint: testEndpoint, Token: "t"}, Agent{Endpoint: testEndpoint, Token: "t"}
+	c, err := ServerConfig(server, spec)
+	require.NoError(t, err)
+	require.Equal(t, "a", c["etcd-s3-access-key"])
+	require.Equal(t, true, c["with-node-id"])
+
+	server.Secret = Config{"etcd-s3-access-key": "b"}
+	_, err = ServerConfig(server, spec)
+	require.EqualError(t, err, "serverConfig.extraConfig: etcd-s3-access-key is set by a field of its own already: remove one of the two")
+	spec.AgentConfig.WithNodeID = ptr.To(true)
+	_, err = AgentConfig(agent, spec)
+	require.EqualError(t, err, "agentConfig.extraConfig: with-node-id is set by a field of its own already: remove one of the two")
+}
+
+func TestServerConfig_ExternalDatastoreNeedsNoOtherServer(t *testing.T) {
+	spec := &bootstrapv1.KThreesConfigSpec{ServerConfig: bootstrapv1.ServerConfig{
+		Datastore: bootstrapv1.DatastoreSpec{EndpointFrom: bootstrapv1.FileSource{Secret: bootstrapv1.SecretFileSource{Name: "s", Key: "k"}}},
+	}}
+	inExtra := &bootstrapv1.KThreesConfigSpec{ServerConfig: bootstrapv1.ServerConfig{
+		ExtraConfig: extra(map[string]string{"datastore-endpoint": `"postgres://u:p@db/k3s"`}),
+	}}
+	for _, first := range []bool{true, false} {
+		c, err := ServerConfig(Server{Init: first, Endpoint: testEndpoint, Token: "t"}, inExtra)
+		require.NoError(t, err)
+		require.Equal(t, "postgres://u:p@db/k3s", c["datastore-endpoint"])
+		require.NotContains(t, c, "cluster-init")
+		require.NotContains(t, c, "server")
+
+		c, err = ServerConfig(Server{
+			Init: first, Endpoint: testEndpoint, Token: "t", Secret: Config{"datastore-endpoint": "postgres://u:p@db/k3s"},
+		}, spec)
+		require.NoError(t, err)
+		require.Equal(t, "postgres://u:p@db/k3s", c["datastore-endpoint"])
+		require.NotContains(t, c, "cluster-init")
+		require.NotContains(t, c, "server")
+		require.Equal(t, "t", c["token"])
+	}
+}
+
+func TestAgentConfig_CloudSettingsAreTheKubelets(t *testing.T) {
+	spec := &bootstrapv1.KThreesConfigSpec{AgentConfig: bootstrapv1.AgentConfig{
+		KubeletArgs: []string{"v=2"}, ProviderID: "aws:///{{ v1.instance_id }}", CloudProvider: "external",
+	}}
+	c, err := AgentConfig(Agent{Endpoint: testEndpoint, Token: "t"}, spec)
+	require.NoError(t, err)
+	require.Equal(t, []string{"v=2", "provider-id=aws:///{{ v1.instance_id }}", "cloud-provider=external"}, c["kubelet-arg"])
+	require.Equal(t, []string{"v=2"}, spec.AgentConfig.KubeletArgs, "the spec stays as it was")
+}
+
 func everySetting() *bootstrapv1.KThreesConfigSpec {
 	yes, list := ptr.To(true), []string{"mine:NoExecute"}
 	spec := &bootstrapv1.KThreesConfigSpec{
@@ -150,12 +205,22 @@ func everySetting() *bootstrapv1.KThreesConfigSpec {
 			ClusterDNS: list, ClusterDomain: "d", FlannelBackend: "none", FlannelIPv6Masq: yes, FlannelExternalIP: yes,
 			EgressSelectorMode: "pod", SecretsEncryption: yes, SecretsEncryptionProvider: "aescbc", EmbeddedRegistry: yes,
 			SupervisorMetrics: yes, DisableComponents: list, DisableCloudController: yes, DisableNetworkPolicy: yes,
-			DisableHelmController: yes, DisableKubeProxy: yes, SystemDefaultRegistry: "r",
-			ExtraConfig: extra(map[string]string{"etcd-s3": "true"}),
+			DisableHelmController: yes, DisableKubeProxy: yes, SystemDefaultRegistry: "r", ServiceNodePortRange: "1-2",
+			WriteKubeconfigMode: "0644", EtcdExposeMetrics: yes, Datastore: bootstrapv1.DatastoreSpec{Endpoint: "e"},
+			EtcdSnapshots: bootstrapv1.EtcdSnapshotsSpec{
+				Disabled: yes, Schedule: "@daily", Retention: 1, Name: "n", Dir: "/d", Compress: yes,
+				S3: bootstrapv1.SnapshotS3Spec{
+					Bucket: "b", Endpoint: "e", Region: "r", Folder: "f", Retention: 1, BucketLookupType: "dns", Proxy: "p",
+					Insecure: yes, SkipSSLVerify: yes,
+				},
+			},
+			ExtraConfig: extra(map[string]string{"kine-tls": "true"}),
 		},
 		AgentConfig: bootstrapv1.AgentConfig{
 			NodeName: "n", NodeLabels: list, NodeTaints: list, KubeletArgs: list, KubeProxyArgs: list, PrivateRegistry: "/r",
-			ExtraConfig: extra(map[string]string{"selinux": "true"}),
+			DataDir: "/d", NodeIPs: list, NodeExternalIPs: list, WithNodeID: yes, ProviderID: "p", CloudProvider: "external",
+			FlannelIface: "eth1", SELinux: yes, ProtectKernelDefaults: yes,
+			ExtraConfig: extra(map[string]string{"debug": "true"}),
 		},
 	}
 	return spec

@@ -51,6 +51,10 @@ type Key struct {
 	// serverConfig.tlsSan; or nobody (empty), in which case it belongs into extraConfig.
 	Owner string
 
+	// InExtra says whether extraConfig may hold the setting although a field owns it, since that field came later. Where
+	// both are set, neither is believed.
+	InExtra bool
+
 	// Critical settings are compared when a server joins: one that differs from the cluster's is refused.
 	Critical bool
 }

@@ -41,20 +41,17 @@ func TestAgentKey(t *testing.T) {
 	require.Empty(t, key.Owner, "serverConfig doesn't reach workers")
 }
 
+// withoutKey are the fields that have no setting of their own: they are files, arguments or other sources of one.
+var withoutKey = []string{
+	"agentConfig.cloudProvider", "agentConfig.kubeletConfiguration", "agentConfig.providerID", "agentConfig.registries",
+	"serverConfig.datastore.endpointFrom",
+}
+
 // Every field of the API belongs to exactly the settings that name it, and every owner is a field.
 func TestKeys_OwnersAreTheFieldsOfTheAPI(t *testing.T) {
 	fields := map[string]bool{}
-	for prefix, config := range map[string]any{
-		"serverConfig.": bootstrapv1.ServerConfig{}, "agentConfig.": bootstrapv1.AgentConfig{},
-	} {
-		structure := reflect.TypeOf(config)
-		for i := range structure.NumField() {
-			name, _, _ := strings.Cut(structure.Field(i).Tag.Get("json"), ",")
-			if name != "extraConfig" {
-				fields[prefix+name] = false
-			}
-		}
-	}
+	addFields(fields, "serverConfig.", reflect.TypeOf(bootstrapv1.ServerConfig{}))
+	addFields(fields, "agentConfig.", reflect.TypeOf(bootstrapv1.AgentConfig{}))
 	for _, key := range keys {
 		if key.Owner == "" || key.OperatorOwned() {
 			continue
@@ -63,6 +60,66 @@ func TestKeys_OwnersAreTheFieldsOfTheAPI(t *testing.T) {
 		fields[key.Owner] = true
 	}
 	for field, owned := range fields {
-		require.True(t, owned, field)
+		require.Equal(t, !slices.Contains(withoutKey, field), owned, field)
 	}
+}
+
+// addFields collects the fields of a struct by their path in the API. A group of fields counts only if a setting names
+// it, as etcd-s3 does.
+func addFields(fields map[string]bool, prefix string, structure reflect.Type) {
+	for i := range structure.NumField() {
+		field := structure.Field(i)
+		name, _, _ := strings.Cut(field.Tag.Get("json"), ",")
+		path := prefix + name
+		switch field.Type {
+		case reflect.TypeOf(bootstrapv1.ExtraConfig{}):
+		case reflect.TypeOf(bootstrapv1.EtcdSnapshotsSpec{}), reflect.TypeOf(bootstrapv1.DatastoreSpec{}):
+			addFields(fields, path+".", field.Type)
+		case reflect.TypeOf(bootstrapv1.SnapshotS3Spec{}):
+			fields[path] = false
+			addFields(fields, path+".", field.Type)
+		default:
+			fields[path] = false
+		}
+	}
+}
+
+// Each setting of K3s that isn't the operator's has a field or is in extraConfig, and has K3s' type in config.yaml.
+func TestKeys_EveryOneCanBeExpressed(t *testing.T) {
+	inExtra := func(keys []Key) map[string]string {
+		values := map[Type]string{String: `"x"`, List: `"x"`, Bool: `true`, Int: `"1"`, Duration: `"1m"`}
+		extra := map[string]string{}
+		for _, key := range keys {
+			if key.Owner == "" {
+				extra[key.Name] = values[key.Type]
+			}
+		}
+		return extra
+	}
+	requireAll := func(t *testing.T, keys []Key, c Config) {
+		t.Helper()
+		kinds := map[Type]any{String: "", List: []string{}, Bool: true, Int: int64(0), Duration: ""}
+		for _, key := range keys {
+			if key.OperatorOwned() || key.Name == "kube-controller-arg" { // an old name of kube-controller-manager-arg
+				continue
+			}
+			require.Contains(t, c, key.Name)
+			require.IsType(t, kinds[key.Type], c[key.Name], key.Name)
+		}
+	}
+
+	spec := everySetting()
+	spec.ServerConfig.ExtraConfig, spec.AgentConfig.ExtraConfig = extra(inExtra(ServerKeys())), nil
+	server := Server{Endpoint: testEndpoint, Token: "t", AgentToken: "a", Secret: Config{
+		"datastore-cafile": "/f", "datastore-certfile": "/f", "datastore-keyfile": "/f", "etcd-s3-access-key": "k",
+		"etcd-s3-secret-key": "k", "etcd-s3-session-token": "k", "etcd-s3-endpoint-ca": "/f",
+	}}
+	c, err := ServerConfig(server, spec)
+	require.NoError(t, err)
+	requireAll(t, ServerKeys(), c)
+
+	spec.ServerConfig.ExtraConfig, spec.AgentConfig.ExtraConfig = nil, extra(inExtra(AgentKeys()))
+	c, err = AgentConfig(Agent{Endpoint: testEndpoint, Token: "t"}, spec)
+	require.NoError(t, err)
+	requireAll(t, AgentKeys(), c)
 }

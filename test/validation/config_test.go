@@ -1,8 +1,12 @@
 package validation
 
 import (
+	"context"
+	"strings"
 	"testing"
 
+	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
+	"k8s.io/utils/ptr"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
@@ -99,10 +103,103 @@ var configCases = []configCase{
 	{"DNS outside of services", dns([]string{"10.2.0.0/16"}, "10.43.0.10"), refusal{"serverConfig", "clusterDNS must be within serviceCidr"}},
 	{"DNS that is a name", dns(nil, "dns"), refusal{"serverConfig.clusterDNS", "must be an IP address"}},
 
+	{"label without a value", labels("a="), refusal{}},
+	{"labels in one entry", labels("a=b,example.com/c=d"), refusal{}},
+	{"label of the instance", labels("region={{ v1.region }}"), refusal{}},
+	{"label without an equals sign", labels("a"), refusal{"agentConfig.nodeLabels", "must be key=value"}},
+	{"label with a space", labels("a=b c"), refusal{"agentConfig.nodeLabels", "must be key=value"}},
+	{"label of the topology", labels("topology.kubernetes.io/zone=a", "node.kubernetes.io/instance-type=b", "example.com/a=b"), refusal{}},
+	{"label of another component", labels("app.kubernetes.io/name=a"), refusal{"agentConfig.nodeLabels", "doesn't start with labels"}},
+	{"label that restricts", labels("node-restriction.kubernetes.io/a=b"), refusal{"agentConfig.nodeLabels", "doesn't start with labels"}},
+	{"taint", taints("a=b:NoSchedule", "example.com/a:NoExecute", "a=:PreferNoSchedule"), refusal{}},
+	{"taints in one entry", taints("a=b:NoSchedule,c:NoExecute"), refusal{}},
+	{"taint without an effect", taints("a=b"), refusal{"agentConfig.nodeTaints", "with the effect NoSchedule"}},
+	{"taint with another effect", taints("a=b:Never"), refusal{"agentConfig.nodeTaints", "with the effect NoSchedule"}},
+
+	{"data dir", agent(func(a *bootstrapv1.AgentConfig) { a.DataDir = "/mnt/k3s" }), refusal{}},
+	{
+		"data dir that is relative", agent(func(a *bootstrapv1.AgentConfig) { a.DataDir = "mnt/k3s" }),
+		refusal{"agentConfig.dataDir", "must be an absolute path"},
+	},
+	{"addresses", agent(func(a *bootstrapv1.AgentConfig) { a.NodeIPs = []string{"10.0.0.1", "{{ ds.meta_data.ipv6 }}"} }), refusal{}},
+	{
+		"address that is a name", agent(func(a *bootstrapv1.AgentConfig) { a.NodeIPs = []string{"host"} }),
+		refusal{"agentConfig.nodeIPs", "must be an IP address"},
+	},
+	{
+		"external address that is a name", agent(func(a *bootstrapv1.AgentConfig) { a.NodeExternalIPs = []string{"host"} }),
+		refusal{"agentConfig.nodeExternalIPs", "must be an IP address"},
+	},
+	{"provider id", agent(func(a *bootstrapv1.AgentConfig) { a.ProviderID, a.CloudProvider = "a:///b", "external" }), refusal{}},
+	{
+		"provider id twice", agent(func(a *bootstrapv1.AgentConfig) { a.ProviderID, a.KubeletArgs = "a:///b", []string{"provider-id=c"} }),
+		refusal{"agentConfig", "either providerID or provider-id"},
+	},
+	{
+		"cloud provider twice", agent(func(a *bootstrapv1.AgentConfig) {
+			a.CloudProvider, a.KubeletArgs = "external", []string{"cloud-provider=aws"}
+		}),
+		refusal{"agentConfig", "either cloudProvider or cloud-provider"},
+	},
+	{
+		"kubelet configuration", agent(func(a *bootstrapv1.AgentConfig) {
+			a.KubeletConfiguration = apiextensionsv1.JSON{Raw: []byte(`{"maxPods":200}`)}
+		}), refusal{},
+	},
+	{
+		"kubelet configuration that is text", agent(func(a *bootstrapv1.AgentConfig) {
+			a.KubeletConfiguration = apiextensionsv1.JSON{Raw: []byte(`"maxPods: 200"`)}
+		}), refusal{"agentConfig.kubeletConfiguration", "must be of type object"},
+	},
+	{"registries", agent(func(a *bootstrapv1.AgentConfig) { a.Registries.ContentFrom = fromSecret }), refusal{}},
+	{
+		"registries twice", agent(func(a *bootstrapv1.AgentConfig) {
+			a.Registries = bootstrapv1.RegistriesSpec{Content: "mirrors: {}", ContentFrom: fromSecret}
+		}), refusal{"agentConfig.registries", "either content or contentFrom"},
+	},
+
+	{"snapshots to S3", server(func(s *bootstrapv1.ServerConfig) {
+		s.EtcdSnapshots.S3 = bootstrapv1.SnapshotS3Spec{Bucket: "b", Secret: bootstrapv1.SecretReference{Name: "s"}}
+	}), refusal{}},
+	{"snapshots to no bucket", server(func(s *bootstrapv1.ServerConfig) {
+		s.EtcdSnapshots.S3 = bootstrapv1.SnapshotS3Spec{Region: "r"}
+	}), refusal{"serverConfig.etcdSnapshots.s3.bucket", "Required value"}},
+
 	{
 		"unknown backend", server(func(s *bootstrapv1.ServerConfig) { s.FlannelBackend = "ipsec" }),
 		refusal{"serverConfig.flannelBackend", "supported values"},
 	},
+}
+
+// datastoreConfigCases are of settings that can only be set at creation.
+var datastoreConfigCases = []configCase{
+	{"datastore", datastore(bootstrapv1.DatastoreSpec{EndpointFrom: fromSecret, TLSSecret: bootstrapv1.SecretReference{Name: "s"}}), refusal{}},
+	{
+		"datastore twice", datastore(bootstrapv1.DatastoreSpec{Endpoint: "e", EndpointFrom: fromSecret}),
+		refusal{"serverConfig.datastore", "either endpoint or endpointFrom"},
+	},
+	{
+		"datastore without a place", datastore(bootstrapv1.DatastoreSpec{TLSSecret: bootstrapv1.SecretReference{Name: "s"}}),
+		refusal{"serverConfig.datastore", "either endpoint or endpointFrom"},
+	},
+	{
+		"datastore and etcd", server(func(s *bootstrapv1.ServerConfig) {
+			s.Datastore.Endpoint, s.EtcdSnapshots.Disabled = "e", ptr.To(true)
+		}), refusal{"serverConfig", "are about the embedded etcd"},
+	},
+}
+
+func TestConfig_DatastoreIsCheckedOnCreate(t *testing.T) {
+	for _, k := range kinds {
+		namespace := env.Namespace(t)
+		for _, c := range datastoreConfigCases {
+			t.Run(k.name+"/"+c.name, func(t *testing.T) {
+				obj := k.object(namespace)
+				c.change(k.config(obj))
+				requireRefusal(t, c.want.below(k.configPath), env.Client.Create(context.Background(), obj))
+			})
+		}
+	}
 }
 
 var fromSecret = bootstrapv1.FileSource{Secret: bootstrapv1.SecretFileSource{Name: "s", Key: "k"}}
@@ -117,6 +214,18 @@ func server(change func(*bootstrapv1.ServerConfig)) func(*bootstrapv1.KThreesCon
 
 func agent(change func(*bootstrapv1.AgentConfig)) func(*bootstrapv1.KThreesConfigSpec) {
 	return func(spec *bootstrapv1.KThreesConfigSpec) { change(&spec.AgentConfig) }
+}
+
+func labels(labels ...string) func(*bootstrapv1.KThreesConfigSpec) {
+	return agent(func(a *bootstrapv1.AgentConfig) { a.NodeLabels = labels })
+}
+
+func taints(taints ...string) func(*bootstrapv1.KThreesConfigSpec) {
+	return agent(func(a *bootstrapv1.AgentConfig) { a.NodeTaints = taints })
+}
+
+func datastore(datastore bootstrapv1.DatastoreSpec) func(*bootstrapv1.KThreesConfigSpec) {
+	return server(func(s *bootstrapv1.ServerConfig) { s.Datastore = datastore })
 }
 
 func cidrs(pods, services []string) func(*bootstrapv1.KThreesConfigSpec) {
@@ -143,7 +252,7 @@ func TestConfig_IsCheckedOnCreateAndUpdate(t *testing.T) {
 // below returns the refusal with its field put under a path.
 func (r refusal) below(path string) refusal {
 	if r != (refusal{}) {
-		r.field = path + "." + r.field
+		r.field = strings.TrimSuffix(path+"."+r.field, ".")
 	}
 	return r
 }

@@ -98,6 +98,12 @@ func nodeName(name string) func(*controlplanev1.KThreesControlPlane) {
 
 // externalDatastore makes the servers use a datastore other than the embedded etcd.
 func externalDatastore(c *controlplanev1.KThreesControlPlane) {
+	c.Spec.KThreesConfigSpec.ServerConfig.Datastore.Endpoint = "mysql://db"
+}
+
+// extraDatastore does so in the way there was before the field.
+func extraDatastore(c *controlplanev1.KThreesControlPlane) {
+	c.Spec.KThreesConfigSpec.ServerConfig.Datastore = bootstrapv1.DatastoreSpec{}
 	c.Spec.KThreesConfigSpec.ServerConfig.ExtraConfig = bootstrapv1.ExtraConfig{
 		"datastore-endpoint": apiextensionsv1.JSON{Raw: []byte(`"mysql://db"`)},
 	}
@@ -212,11 +218,17 @@ var datastoreCases = []struct {
 }{
 	{"to an external datastore", nothing, externalDatastore, refusal{"spec", "can't move between"}},
 	{"to the embedded etcd", externalDatastore, func(c *controlplanev1.KThreesControlPlane) {
-		c.Spec.KThreesConfigSpec.ServerConfig.ExtraConfig = nil
+		c.Spec.KThreesConfigSpec.ServerConfig.Datastore = bootstrapv1.DatastoreSpec{}
 	}, refusal{"spec", "can't move between"}},
 	{"to another endpoint", externalDatastore, func(c *controlplanev1.KThreesControlPlane) {
-		c.Spec.KThreesConfigSpec.ServerConfig.ExtraConfig["datastore-endpoint"] = apiextensionsv1.JSON{Raw: []byte(`"mysql://db2"`)}
+		c.Spec.KThreesConfigSpec.ServerConfig.Datastore = bootstrapv1.DatastoreSpec{EndpointFrom: fromSecret}
 	}, refusal{}},
+	{"to an external datastore in extraConfig", nothing, extraDatastore, refusal{"spec", "can't move between"}},
+	{"from extraConfig to the field", extraDatastore, func(c *controlplanev1.KThreesControlPlane) {
+		c.Spec.KThreesConfigSpec.ServerConfig.ExtraConfig = nil
+		externalDatastore(c)
+	}, refusal{}},
+	{"from the field to extraConfig", externalDatastore, extraDatastore, refusal{}},
 }
 
 func nothing(*controlplanev1.KThreesControlPlane) {}

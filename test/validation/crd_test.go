@@ -95,7 +95,7 @@ func TestCRD_EveryRuleHasARefusedCase(t *testing.T) {
 func refusedCases(name string) []refusal {
 	var cases []refusal
 	for _, k := range kinds {
-		for _, c := range configCases {
+		for _, c := range slices.Concat(configCases, datastoreConfigCases) {
 			if k.name == name {
 				cases = append(cases, c.want.below(k.configPath))
 			}

@@ -37,7 +37,8 @@ var extraConfigCases = []struct {
 	{"agentConfig", "node-taint", `["a=b:NoSchedule"]`, "write agentConfig.nodeTaints instead of node-taint"},
 	{"agentConfig", "disable-etcd", `true`, "remove disable-etcd"},
 	{"agentConfig", "tls-san", `["x"]`, "an agent doesn't start with it; for servers write serverConfig.tlsSan"},
-	{"agentConfig", "write-kubeconfig-mode", `"0644"`, "for servers write it into serverConfig.extraConfig"},
+	{"agentConfig", "write-kubeconfig-mode", `"0644"`, "for servers write serverConfig.writeKubeconfigMode"},
+	{"agentConfig", "write-kubeconfig-group", `"0"`, "for servers write it into serverConfig.extraConfig"},
 }
 
 func TestExtraConfig_RefusedKeysSayWhatToWriteInstead(t *testing.T) {
@@ -125,7 +126,7 @@ func keysOf(parent string) (refused, kept []k3s.Key) {
 		lookup, other = other, lookup
 	}
 	for name := range names {
-		if key, known := lookup(name); known && key.Owner == "" {
+		if key, known := lookup(name); known && (key.Owner == "" || key.InExtra) {
 			kept = append(kept, key)
 		} else if known {
 			refused = append(refused, key)

@@ -49,8 +49,8 @@ const (
 	// WaitingForVersionReason says that the Machine or MachinePool has no version.
 	WaitingForVersionReason = "WaitingForVersion"
 
-	// WaitingForContentReason says that a Secret named in files[].contentFrom, or its key, doesn't exist.
-	WaitingForContentReason = "WaitingForFileContent"
+	// WaitingForSecretReason says that a Secret that the spec names, or its key, doesn't exist.
+	WaitingForSecretReason = "WaitingForSecret"
 
 	// InvalidConfigReason says that the spec can't be rendered and what to write instead.
 	InvalidConfigReason = "InvalidConfig"

@@ -57,6 +57,15 @@ type Machine struct {
 	// Config is K3s' config.yaml.
 	Config k3s.Config
 
+	// Registries is K3s' registries file; empty if there is none.
+	Registries []byte
+
+	// Kubelet has fields of a KubeletConfiguration as JSON; empty if there are none.
+	Kubelet []byte
+
+	// SettingsFiles are files that settings name.
+	SettingsFiles []File
+
 	// CAFiles are the certificate authorities that the first server starts with.
 	CAFiles []File
 
@@ -115,7 +124,21 @@ func (m Machine) ownFiles(dir string) ([]File, error) {
 	if err != nil {
 		return nil, err
 	}
-	files := []File{SecretFile(ConfigPath, config)}
+	files := append([]File{SecretFile(ConfigPath, config)}, m.SettingsFiles...)
+	if len(m.Registries) > 0 {
+		file, err := registriesFile(m.Config, m.Registries)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+	}
+	if len(m.Kubelet) > 0 {
+		file, err := kubeletFile(m.Config, m.Kubelet)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, file)
+	}
 	if m.Role != Worker {
 		files = append(files, File{Path: dropInPath, Content: dropIn(m.Config.DataDir())})
 	}
@@ -124,7 +147,9 @@ func (m Machine) ownFiles(dir string) ([]File, error) {
 		if err != nil {
 			return nil, err
 		}
-		files = append(files, SecretFile(path.Join(dir, "90-join.yaml"), join))
+		if m.Config["datastore-endpoint"] == nil {
+			files = append(files, SecretFile(path.Join(dir, "90-join.yaml"), join))
+		}
 		files = append(files, m.CAFiles...)
 	}
 	files = append(files, commandFiles(path.Join(dir, "preK3sCommands"), m.PreCommands)...)
