@@ -68,6 +68,8 @@ func (in *inputs) machine(s *scope, role bootdata.Role) (bootdata.Machine, error
 		Kubelet:       s.config.Spec.AgentConfig.KubeletConfiguration.Raw,
 		SettingsFiles: in.content.settingsFiles,
 		Files:         in.content.files,
+		Install:       s.config.Spec.Install,
+		Proxy:         s.config.Spec.Proxy,
 		PreCommands:   s.config.Spec.PreK3sCommands,
 		PostCommands:  s.config.Spec.PostK3sCommands,
 	}

@@ -165,6 +165,35 @@ var configCases = []configCase{
 		s.EtcdSnapshots.S3 = bootstrapv1.SnapshotS3Spec{Region: "r"}
 	}), refusal{"serverConfig.etcdSnapshots.s3.bucket", "Required value"}},
 
+	{"proxy", func(s *bootstrapv1.KThreesConfigSpec) { s.Proxy = bootstrapv1.ProxySpec{HTTPSProxy: "http://p"} }, refusal{}},
+	{"install from a mirror", install(bootstrapv1.InstallSpec{
+		ScriptURL: "https://m/install.sh", ArtifactURL: "https://m/k3s/download", CAFile: "/etc/ssl/m.pem",
+		Environment: map[string]bootstrapv1.EnvironmentValue{"INSTALL_K3S_SKIP_SELINUX_RPM": "true"},
+	}), refusal{}},
+	{
+		"install without a network", install(bootstrapv1.InstallSpec{AirGapped: ptr.To(true), ScriptPath: "/root/install.sh"}), refusal{},
+	},
+	{
+		"two install scripts", install(bootstrapv1.InstallSpec{ScriptURL: "https://m/install.sh", ScriptPath: "/root/install.sh"}),
+		refusal{"install", "either scriptURL or scriptPath"},
+	},
+	{
+		"install without a network from a mirror",
+		install(bootstrapv1.InstallSpec{AirGapped: ptr.To(true), ArtifactURL: "https://m/download"}),
+		refusal{"install", "airGapped downloads nothing"},
+	},
+	{"mirror", install(bootstrapv1.InstallSpec{ArtifactURL: "https://m/k3s"}), refusal{"install.artifactURL", "must end with /download"}},
+	{
+		"setting in the environment",
+		install(bootstrapv1.InstallSpec{Environment: map[string]bootstrapv1.EnvironmentValue{"K3S_TOKEN": "x"}}),
+		refusal{"install.environment", "must be variables of the install script"},
+	},
+	{
+		"version in the environment",
+		install(bootstrapv1.InstallSpec{Environment: map[string]bootstrapv1.EnvironmentValue{"INSTALL_K3S_VERSION": "x"}}),
+		refusal{"install.environment", "the operator decides version"},
+	},
+
 	{
 		"unknown backend", server(func(s *bootstrapv1.ServerConfig) { s.FlannelBackend = "ipsec" }),
 		refusal{"serverConfig.flannelBackend", "supported values"},
@@ -222,6 +251,10 @@ func labels(labels ...string) func(*bootstrapv1.KThreesConfigSpec) {
 
 func taints(taints ...string) func(*bootstrapv1.KThreesConfigSpec) {
 	return agent(func(a *bootstrapv1.AgentConfig) { a.NodeTaints = taints })
+}
+
+func install(install bootstrapv1.InstallSpec) func(*bootstrapv1.KThreesConfigSpec) {
+	return func(spec *bootstrapv1.KThreesConfigSpec) { spec.Install = install }
 }
 
 func datastore(datastore bootstrapv1.DatastoreSpec) func(*bootstrapv1.KThreesConfigSpec) {

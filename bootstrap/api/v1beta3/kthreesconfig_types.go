@@ -19,6 +19,14 @@ type KThreesConfigSpec struct {
 	// +optional
 	Format Format `json:"format,omitempty"`
 
+	// install says where K3s comes from.
+	// +optional
+	Install InstallSpec `json:"install,omitempty,omitzero"`
+
+	// proxy names the machine's proxies.
+	// +optional
+	Proxy ProxySpec `json:"proxy,omitempty,omitzero"`
+
 	// files are written to the machine before K3s is installed.
 	// +optional
 	// +listType=map

@@ -10,7 +10,15 @@ boot_sentinel=/run/cluster-api/bootstrap-success.complete
 boot_service=k3s
 [ "$boot_role" = server ] || boot_service=k3s-agent
 boot_state=running
+boot_tries=10
+boot_script_url=https://get.k3s.io
+boot_script=
+boot_script_sum=
+boot_ca_file=
 set --
+# shellcheck disable=SC1091 # where K3s comes from and the proxies, as the spec has them
+[ ! -e "$boot_dir/environment" ] || . "$boot_dir/environment"
+[ "${INSTALL_K3S_SKIP_DOWNLOAD:-}" != true ] || boot_tries=1
 
 boot_say() {
 	echo "k3s-bootstrap: $*"
@@ -46,19 +54,51 @@ boot_commands() {
 
 boot_download() {
 	if command -v curl >/dev/null; then
-		curl -sSfL --connect-timeout 15 --max-time 120 https://get.k3s.io
+		curl -sSfL --connect-timeout 15 --max-time 120 "$boot_script_url"
 	else
-		wget -q -T 60 -O - https://get.k3s.io
+		wget -q -T 60 -O - "$boot_script_url"
 	fi
 }
 
 # The script is run only once it is complete: an empty one would do nothing, with success.
-boot_install() {
+boot_fetch() {
+	[ -z "$boot_script" ] || return 0
 	boot_download >"$boot_dir/install.sh" && [ -s "$boot_dir/install.sh" ] || {
-		boot_say "the install script at https://get.k3s.io can't be downloaded" >&2
+		boot_say "the install script at $boot_script_url can't be downloaded" >&2
 		return 1
 	}
-	INSTALL_K3S_VERSION=$boot_version INSTALL_K3S_SKIP_START=true sh "$boot_dir/install.sh" "$boot_role"
+}
+
+boot_check() {
+	[ -s "$1" ] || {
+		boot_say "there is no install script at $1" >&2
+		return 1
+	}
+	[ -n "$boot_script_sum" ] || return 0
+	boot_sum=$(sha256sum "$1")
+	[ "${boot_sum%% *}" = "$boot_script_sum" ] || {
+		boot_say "the install script $1 has the checksum ${boot_sum%% *}, not $boot_script_sum" >&2
+		return 1
+	}
+}
+
+boot_install() {
+	boot_fetch && boot_check "${boot_script:-$boot_dir/install.sh}" &&
+		INSTALL_K3S_VERSION=$boot_version INSTALL_K3S_SKIP_START=true sh "${boot_script:-$boot_dir/install.sh}" "$boot_role"
+}
+
+# Nothing was downloaded, so the K3s that is here may be another one.
+boot_check_version() {
+	[ "${INSTALL_K3S_SKIP_DOWNLOAD:-}" = true ] || return 0
+	boot_found=$(boot_k3s --version) || boot_fail "the k3s on this machine can't be run"
+	case "$boot_found " in
+	*"k3s version $boot_version "*) ;;
+	*) boot_fail "the k3s on this machine isn't $boot_version: it says $boot_found" ;;
+	esac
+}
+
+boot_k3s() {
+	"${INSTALL_K3S_BIN_DIR:+$INSTALL_K3S_BIN_DIR/}k3s" "$@"
 }
 
 boot_has_systemd() {
@@ -82,7 +122,7 @@ boot_is_up() {
 	fi
 	boot_kubeconfig=$boot_data/agent/kubelet.kubeconfig
 	[ "$boot_role" = agent ] || boot_kubeconfig=$boot_data/server/cred/admin.kubeconfig
-	k3s kubectl --kubeconfig "$boot_kubeconfig" get --raw /readyz >/dev/null 2>&1
+	boot_k3s kubectl --kubeconfig "$boot_kubeconfig" get --raw /readyz >/dev/null 2>&1
 }
 
 boot_show_log() {
@@ -93,15 +133,22 @@ boot_show_log() {
 	fi
 }
 
+# wget has no variable for it.
+if [ -n "$boot_ca_file" ]; then
+	export WGETRC="$boot_dir/wgetrc"
+	echo "ca_certificate=$boot_ca_file" >"$WGETRC"
+fi
+
 boot_commands preK3sCommands
 
 boot_try=1
 until boot_install; do
-	[ "$boot_try" -lt 10 ] || boot_fail "K3s $boot_version couldn't be installed in $boot_try attempts"
-	boot_say "attempt $boot_try of 10 to install K3s $boot_version failed; the next one is in 15 s" >&2
+	[ "$boot_try" -lt "$boot_tries" ] || boot_fail "K3s $boot_version couldn't be installed in $boot_try attempts"
+	boot_say "attempt $boot_try of $boot_tries to install K3s $boot_version failed; the next one is in 15 s" >&2
 	boot_try=$((boot_try + 1))
 	sleep 15
 done
+boot_check_version
 
 boot_start || boot_fail "$boot_service couldn't be started"
 boot_try=0

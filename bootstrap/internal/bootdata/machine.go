@@ -8,6 +8,7 @@ import (
 	"regexp"
 	"slices"
 
+	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
 	"github.com/capk3s/capk3s/pkg/k3s"
 )
 
@@ -65,6 +66,12 @@ type Machine struct {
 
 	// SettingsFiles are files that settings name.
 	SettingsFiles []File
+
+	// Install says where K3s comes from.
+	Install bootstrapv1.InstallSpec
+
+	// Proxy names the machine's proxies.
+	Proxy bootstrapv1.ProxySpec
 
 	// CAFiles are the certificate authorities that the first server starts with.
 	CAFiles []File
@@ -151,6 +158,9 @@ func (m Machine) ownFiles(dir string) ([]File, error) {
 			files = append(files, SecretFile(path.Join(dir, "90-join.yaml"), join))
 		}
 		files = append(files, m.CAFiles...)
+	}
+	if environment := m.environment(); environment != "" {
+		files = append(files, SecretFile(path.Join(dir, "environment"), []byte(environment)))
 	}
 	files = append(files, commandFiles(path.Join(dir, "preK3sCommands"), m.PreCommands)...)
 	files = append(files, commandFiles(path.Join(dir, "postK3sCommands"), m.PostCommands)...)
