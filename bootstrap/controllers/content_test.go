@@ -1,6 +1,10 @@
 package controllers
 
 import (
+	"bytes"
+	"compress/gzip"
+	"encoding/json"
+	"io"
 	"maps"
 	"strings"
 	"testing"
@@ -8,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/util/conditions"
 
 	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
 	"github.com/capk3s/capk3s/test/testenv"
@@ -146,6 +151,12 @@ func TestReconcile_RefusesContentThatCantBeUsed(t *testing.T) {
 			s.Files = []bootstrapv1.File{{Path: "/a", Content: "a"}, {Path: "/etc/rancher/k3s/registries.yaml", Content: "a"}}
 			s.AgentConfig.Registries.Content = "mirrors: {}"
 		}, "spec.files[1].path: /etc/rancher/k3s/registries.yaml is written by the operator: remove it"},
+		"expression in Ignition": {func(s *bootstrapv1.KThreesConfigSpec) {
+			s.Format, s.AgentConfig.NodeName = bootstrapv1.Ignition, "{{ ds.meta_data.hostname }}"
+		}, "spec.agentConfig.nodeName holds an expression over cloud-init's instance data"},
+		"config for Ignition": {func(s *bootstrapv1.KThreesConfigSpec) {
+			s.Format, s.Ignition.AdditionalConfig = bootstrapv1.Ignition, "hunter2"
+		}, "spec.ignition.additionalConfig isn't a config that Ignition takes"},
 	}
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
@@ -161,4 +172,58 @@ func TestReconcile_RefusesContentThatCantBeUsed(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestReconcile_IgnitionIsNamedInTheSecret(t *testing.T) {
+	w := newWorld(t).complete()
+	config := w.machine("m", bootstrapv1.OrderInit, withSpec(func(s *bootstrapv1.KThreesConfigSpec) { s.Format = bootstrapv1.Ignition }))
+	w.mustReconcile(config)
+	secret := w.secret(config)
+	require.Equal(t, "ignition", string(secret.Data["format"]))
+	var data struct {
+		Ignition struct{ Version string }
+	}
+	require.NoError(t, json.Unmarshal(secret.Data["value"], &data))
+	require.Equal(t, "3.4.0", data.Ignition.Version)
+}
+
+func TestReconcile_CompressedCloudConfig(t *testing.T) {
+	w := newWorld(t).complete()
+	config := w.machine("m", bootstrapv1.OrderInit, withSpec(func(s *bootstrapv1.KThreesConfigSpec) {
+		s.Compression = bootstrapv1.CompressionGzip
+	}))
+	w.mustReconcile(config)
+	secret := w.secret(config)
+	require.Equal(t, "cloud-config", string(secret.Data["format"]))
+	reader, err := gzip.NewReader(bytes.NewReader(secret.Data["value"]))
+	require.NoError(t, err)
+	plain, err := io.ReadAll(reader)
+	require.NoError(t, err)
+	require.Equal(t, true, parseUserData(t, plain).config["cluster-init"])
+}
+
+func TestReconcile_WarnsOfDataThatAreTooBig(t *testing.T) {
+	w := newWorld(t).complete().initialize()
+	config := w.machine("m", "worker", withSpec(func(s *bootstrapv1.KThreesConfigSpec) {
+		s.Files = []bootstrapv1.File{{Path: "/f", ContentFrom: sourceOf("big", "key")}}
+	}))
+	random := make([]byte, 20<<10)
+	for i := range random {
+		random[i] = byte(i * i >> 3 * (i % 251))
+	}
+	env.Create(t, testenv.Secret(w.cluster, "big", map[string]string{"key": string(random)}, opaque))
+	w.mustReconcile(config)
+	w.requireData(config)
+	const warning = "The bootstrap data have "
+	require.Contains(t, strings.Join(w.events(), "\n"), "Warning LargeBootstrapData "+warning)
+	for range 2 { // it is said as long as it is true
+		require.Contains(t, conditions.GetMessage(config, bootstrapv1.DataSecretAvailableCondition), warning)
+		w.mustReconcile(config)
+	}
+}
+
+func TestSizeWarning(t *testing.T) {
+	require.Empty(t, sizeWarning(16384))
+	require.Contains(t, sizeWarning(16385), "have 16385 bytes, more than these take as user data: Amazon EC2 (16384). Make spec.files smaller")
+	require.Contains(t, sizeWarning(40000), "Amazon EC2 (16384), Hetzner Cloud (32768). ")
 }

@@ -105,11 +105,15 @@ func owned(secret *corev1.Secret, config *bootstrapv1.KThreesConfig) *corev1.Sec
 
 // writeDataSecret creates the Secret with the bootstrap data, or brings one up to date that no machine has used.
 func (r *Reconciler) writeDataSecret(ctx context.Context, s *scope, data []byte) error {
-	content := map[string][]byte{valueKey: data, formatKey: []byte(bootstrapv1.CloudConfig)}
+	content := map[string][]byte{valueKey: data, formatKey: []byte(formatOf(&s.config.Spec))}
 	if s.secret != nil {
 		wanted := owned(s.secret, s.config)
 		wanted.Data = content
-		return r.patchSecret(ctx, s.secret, wanted)
+		if err := r.patchSecret(ctx, s.secret, wanted); err != nil {
+			return err
+		}
+		s.secret = wanted
+		return nil
 	}
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -124,6 +128,7 @@ func (r *Reconciler) writeDataSecret(ctx context.Context, s *scope, data []byte)
 	if err := r.Client.Create(ctx, secret); err != nil {
 		return fmt.Errorf("creating Secret %s: %w", secret.Name, err)
 	}
+	s.secret = secret
 	return nil
 }
 

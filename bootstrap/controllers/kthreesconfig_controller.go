@@ -18,7 +18,6 @@ import (
 
 	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
 	"github.com/capk3s/capk3s/bootstrap/internal/bootdata"
-	"github.com/capk3s/capk3s/bootstrap/internal/cloudconfig"
 )
 
 // lockRetry is how soon a server that must not found the cluster yet looks again. The lock is a ConfigMap, which isn't
@@ -153,7 +152,7 @@ func (r *Reconciler) provide(ctx context.Context, s *scope) error {
 	if err != nil {
 		return err
 	}
-	data, err := cloudconfig.Render(machine)
+	data, err := render(&s.config.Spec, machine)
 	if err != nil {
 		return invalid(err)
 	}
@@ -172,6 +171,9 @@ func (r *Reconciler) provide(ctx context.Context, s *scope) error {
 		return err
 	}
 	setDataSecret(s.config, s.config.Name)
+	if warning := sizeWarning(len(data)); warning != "" {
+		r.event(s.config, corev1.EventTypeWarning, "LargeBootstrapData", "%s", warning)
+	}
 	r.event(s.config, corev1.EventTypeNormal, "DataSecretCreated", "Secret %s holds the bootstrap data of a %s, %d bytes",
 		s.config.Name, role, len(data))
 	return nil

@@ -28,7 +28,7 @@ func (r *Reconciler) report(ctx context.Context, s *scope, original *bootstrapv1
 	var refused *refusal
 	switch {
 	case err == nil:
-		setAvailable(s.config)
+		setAvailable(s)
 	case errors.As(err, &refused):
 		result.RequeueAfter = refused.again
 		r.setRefused(s.config, refused)
@@ -54,10 +54,14 @@ func (r *Reconciler) report(ctx context.Context, s *scope, original *bootstrapv1
 
 // setAvailable also says that the token and the certificate authorities were there: without them there would be no
 // bootstrap data.
-func setAvailable(config *bootstrapv1.KThreesConfig) {
-	setFound(config, bootstrapv1.CertificatesAvailableCondition)
-	setFound(config, bootstrapv1.TokenAvailableCondition)
-	setFound(config, bootstrapv1.DataSecretAvailableCondition)
+func setAvailable(s *scope) {
+	setFound(s.config, bootstrapv1.CertificatesAvailableCondition)
+	setFound(s.config, bootstrapv1.TokenAvailableCondition)
+	message := ""
+	if s.secret != nil {
+		message = sizeWarning(len(s.secret.Data[valueKey]))
+	}
+	setCondition(s.config, bootstrapv1.DataSecretAvailableCondition, metav1.ConditionTrue, bootstrapv1.AvailableReason, message)
 }
 
 // setRefused writes an event when the reason is a new one.

@@ -194,6 +194,17 @@ var configCases = []configCase{
 		refusal{"install.environment", "the operator decides version"},
 	},
 
+	{"compression", func(s *bootstrapv1.KThreesConfigSpec) { s.Compression = bootstrapv1.CompressionGzip }, refusal{}},
+	{"compressed ignition", func(s *bootstrapv1.KThreesConfigSpec) {
+		s.Format, s.Compression = bootstrapv1.Ignition, bootstrapv1.CompressionGzip
+	}, refusal{"", "compression is for the format cloud-config"}},
+	{"ignition", func(s *bootstrapv1.KThreesConfigSpec) {
+		s.Format, s.Ignition.AdditionalConfig = bootstrapv1.Ignition, "{}"
+	}, refusal{}},
+	{"ignition in a cloud-config", func(s *bootstrapv1.KThreesConfigSpec) {
+		s.Ignition.AdditionalConfig = "{}"
+	}, refusal{"", "ignition is for the format ignition"}},
+
 	{
 		"unknown backend", server(func(s *bootstrapv1.ServerConfig) { s.FlannelBackend = "ipsec" }),
 		refusal{"serverConfig.flannelBackend", "supported values"},

@@ -87,3 +87,14 @@ type ProxySpec struct {
 	// +kubebuilder:validation:items:Pattern=`^[^\s,]+$`
 	NoProxy []string `json:"noProxy,omitempty"`
 }
+
+// IgnitionSpec is about the format ignition.
+// +kubebuilder:validation:MinProperties=1
+type IgnitionSpec struct {
+	// additionalConfig is an Ignition config, in JSON and of version 3.0.0 to 3.4.0, that the operator's is merged
+	// into: disks, users, kernel arguments, further units. Files belong into files.
+	// +optional
+	// +kubebuilder:validation:MinLength=1
+	// +kubebuilder:validation:MaxLength=65536
+	AdditionalConfig string `json:"additionalConfig,omitempty"`
+}

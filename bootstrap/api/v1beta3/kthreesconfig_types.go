@@ -6,18 +6,41 @@ import (
 )
 
 // Format is the format of bootstrap data.
-// +kubebuilder:validation:Enum=cloud-config
+// +kubebuilder:validation:Enum=cloud-config;ignition
 type Format string
 
-// CloudConfig is cloud-init's format; it is the default.
-const CloudConfig Format = "cloud-config"
+const (
+	// CloudConfig is cloud-init's format; it is the default.
+	CloudConfig Format = "cloud-config"
+
+	// Ignition is the format of Flatcar Container Linux and Fedora CoreOS, in version 3.4.
+	Ignition Format = "ignition"
+)
+
+// Compression is a way to compress bootstrap data as a whole.
+// +kubebuilder:validation:Enum=gzip
+type Compression string
+
+// CompressionGzip is understood by cloud-init, whatever the infrastructure.
+const CompressionGzip Compression = "gzip"
 
 // KThreesConfigSpec is what a user may say about a K3s node. The K3s version is not part of it: the Machine's
 // or MachinePool's version decides.
+// +kubebuilder:validation:XValidation:rule="!has(self.compression) || !has(self.format) || self.format == 'cloud-config'",message="compression is for the format cloud-config: remove it"
+// +kubebuilder:validation:XValidation:rule="!has(self.ignition) || has(self.format) && self.format == 'ignition'",message="ignition is for the format ignition: set format to it, or remove ignition"
 type KThreesConfigSpec struct {
 	// format of the bootstrap data. Defaults to cloud-config.
 	// +optional
 	Format Format `json:"format,omitempty"`
+
+	// compression of the bootstrap data as a whole, for clouds with a low limit. The infrastructure provider must
+	// pass bytes on as they are.
+	// +optional
+	Compression Compression `json:"compression,omitempty"`
+
+	// ignition is about the format ignition.
+	// +optional
+	Ignition IgnitionSpec `json:"ignition,omitempty,omitzero"`
 
 	// install says where K3s comes from.
 	// +optional

@@ -19,6 +19,9 @@ type document struct {
 
 	// templated says whether cloud-init renders the document with its instance data first.
 	templated bool
+
+	// compressed says whether the document as a whole will be compressed.
+	compressed bool
 }
 
 func (d document) encode() ([]byte, error) {

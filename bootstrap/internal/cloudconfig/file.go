@@ -37,6 +37,9 @@ func (d document) content(f file) (content, encoding string, err error) {
 			best = escape(best)
 		}
 	}
+	if d.compressed {
+		return best, encoding, nil
+	}
 	compressed, err := bootdata.Compress(f.Content)
 	if err != nil {
 		return "", "", fmt.Errorf("compressing file %s: %w", f.Path, err)

@@ -13,18 +13,37 @@ const runDir = "/run/cluster-api/k3s"
 // Render returns the cloud-config of a machine. An error tells the user what to change in the spec; it quotes neither
 // contents nor settings.
 func Render(m bootdata.Machine) ([]byte, error) {
-	plan, err := m.Plan(runDir)
+	d, err := newDocument(m)
 	if err != nil {
 		return nil, err
+	}
+	return d.encode()
+}
+
+// RenderCompressed is [Render] with the whole cloud-config gzipped, which cloud-init takes as well.
+func RenderCompressed(m bootdata.Machine) ([]byte, error) {
+	d, err := newDocument(m)
+	if err != nil {
+		return nil, err
+	}
+	d.compressed = true
+	data, err := d.encode()
+	if err != nil {
+		return nil, err
+	}
+	return bootdata.Compress(data)
+}
+
+func newDocument(m bootdata.Machine) (document, error) {
+	plan, err := m.Plan(runDir)
+	if err != nil {
+		return document{}, err
 	}
 	d := document{run: plan.Command}
 	for _, f := range plan.Files {
 		d.files = append(d.files, file{File: f})
 	}
-	if err := d.renderOnMachine(m.Config); err != nil {
-		return nil, err
-	}
-	return d.encode()
+	return d, d.renderOnMachine(m.Config)
 }
 
 // renderOnMachine makes a template of the document if a file or a setting holds an expression over cloud-init's
