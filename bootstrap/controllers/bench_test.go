@@ -19,7 +19,9 @@ func BenchmarkUserDataBytes(b *testing.B) {
 	}{
 		{"cloud-config", bootstrapv1.KThreesConfigSpec{}},
 		{"cloud-config-compressed", bootstrapv1.KThreesConfigSpec{Compression: bootstrapv1.CompressionGzip}},
+		{"cloud-config-cis", bootstrapv1.KThreesConfigSpec{Profile: bootstrapv1.ProfileCIS}},
 		{"ignition", bootstrapv1.KThreesConfigSpec{Format: bootstrapv1.Ignition}},
+		{"ignition-cis", bootstrapv1.KThreesConfigSpec{Format: bootstrapv1.Ignition, Profile: bootstrapv1.ProfileCIS}},
 	} {
 		w := newWorld(b).complete()
 		for _, role := range []string{"first-server", "joining-server", "worker"} {

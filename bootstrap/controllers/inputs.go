@@ -68,6 +68,7 @@ func (in *inputs) machine(s *scope, role bootdata.Role) (bootdata.Machine, error
 		Kubelet:       s.config.Spec.AgentConfig.KubeletConfiguration.Raw,
 		SettingsFiles: in.content.settingsFiles,
 		Files:         in.content.files,
+		Hardened:      s.config.Spec.Profile == bootstrapv1.ProfileCIS,
 		Install:       s.config.Spec.Install,
 		Proxy:         s.config.Spec.Proxy,
 		PreCommands:   s.config.Spec.PreK3sCommands,

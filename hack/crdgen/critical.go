@@ -9,18 +9,19 @@ import (
 	"github.com/capk3s/capk3s/pkg/k3s"
 )
 
-// absent holds, for settings that K3s compares when a server joins, the CEL value that stands for their absence: K3s'
-// default, or the operator's. Switches that aren't named here are off by default.
+// absent holds, for settings that K3s compares when a server joins, the CEL value that stands for their absence in
+// OBJECT: K3s' default, or the operator's. Switches that aren't named here are off by default.
 var absent = map[string]string{
 	"cluster-cidr": "['10.42.0.0/16']",
 	"service-cidr": "['10.43.0.0/16']",
 	// K3s takes the tenth address of the first service-cidr; only the default's is known here.
-	"cluster-dns": "(" + isSet("self", ".kthreesConfigSpec.serverConfig.serviceCidr") +
-		" && self.kthreesConfigSpec.serverConfig.serviceCidr != ['10.43.0.0/16'] ? [] : ['10.43.0.10'])",
+	"cluster-dns": "(" + isSet("OBJECT", ".kthreesConfigSpec.serverConfig.serviceCidr") +
+		" && OBJECT.kthreesConfigSpec.serverConfig.serviceCidr != ['10.43.0.0/16'] ? [] : ['10.43.0.10'])",
 	"cluster-domain":              "'cluster.local'",
 	"disable-cloud-controller":    "true",
 	"egress-selector-mode":        "'agent'",
 	"flannel-backend":             "'vxlan'",
+	"secrets-encryption":          "(" + isSet("OBJECT", ".kthreesConfigSpec.profile") + ")",
 	"secrets-encryption-provider": "'aescbc'",
 }
 
@@ -49,12 +50,11 @@ func keepCriticalSettings(schema *apiextensionsv1.JSONSchemaProps) error {
 // value. Optional chaining would be shorter, but the API server can't tell how much comparing such values may cost.
 func immutable(field, fallback string) apiextensionsv1.ValidationRule {
 	path := ".kthreesConfigSpec." + field
+	value := func(object string) string {
+		return "(" + isSet(object, path) + " ? " + object + path + " : " + strings.ReplaceAll(fallback, "OBJECT", object) + ")"
+	}
 	return apiextensionsv1.ValidationRule{
-		Rule: strings.NewReplacer(
-			"NEWSET", isSet("self", path), "OLDSET", isSet("oldSelf", path),
-			"NEW", "self"+path, "OLD", "oldSelf"+path,
-			"ABSENT", fallback,
-		).Replace("NEWSET ? (OLDSET ? NEW == OLD : NEW == ABSENT) : (OLDSET ? OLD == ABSENT : true)"),
+		Rule: value("self") + " == " + value("oldSelf"),
 		Message: field + " can't change: K3s lets no server join whose value differs from the others'. " +
 			"Write the value that it had, or create a new cluster with the new value",
 		FieldPath: path,

@@ -63,6 +63,9 @@ func ServerConfig(server Server, spec *bootstrapv1.KThreesConfigSpec) (Config, e
 	if err := c.addExtra("serverConfig.extraConfig", spec.ServerConfig.ExtraConfig, fields, checkServerKey); err != nil {
 		return nil, err
 	}
+	if spec.Profile == bootstrapv1.ProfileCIS {
+		c.hardenServer()
+	}
 
 	c.setList("tls-san", withElement(spec.ServerConfig.TLSSan, server.Endpoint.Host))
 	c.setString("token", server.Token)
@@ -98,6 +101,9 @@ func AgentConfig(agent Agent, spec *bootstrapv1.KThreesConfigSpec) (Config, erro
 	c := maps.Clone(fields)
 	if err := c.addExtra("agentConfig.extraConfig", spec.AgentConfig.ExtraConfig, fields, checkAgentKey); err != nil {
 		return nil, err
+	}
+	if spec.Profile == bootstrapv1.ProfileCIS {
+		c.hardenNode()
 	}
 
 	taints := spec.AgentConfig.NodeTaints

@@ -196,6 +196,44 @@ func TestAgentConfig_CloudSettingsAreTheKubelets(t *testing.T) {
 	require.Equal(t, []string{"v=2"}, spec.AgentConfig.KubeletArgs, "the spec stays as it was")
 }
 
+func TestProfileCIS(t *testing.T) {
+	spec := &bootstrapv1.KThreesConfigSpec{Profile: bootstrapv1.ProfileCIS}
+	spec.AgentConfig.DataDir = "/data"
+	spec.ServerConfig.KubeAPIServerArg = []string{"audit-log-maxage=90", "profiling=false"}
+	server, err := ServerConfig(Server{Init: true, Endpoint: testEndpoint, Token: "t"}, spec)
+	require.NoError(t, err)
+	require.Equal(t, true, server["secrets-encryption"])
+	require.Equal(t, true, server["protect-kernel-defaults"])
+	require.Equal(t, []string{
+		"audit-log-maxage=90", "profiling=false", "enable-admission-plugins=NodeRestriction,EventRateLimit",
+		"admission-control-config-file=/data/server/psa.yaml", "audit-log-path=/data/server/logs/audit.log",
+		"audit-policy-file=/data/server/audit.yaml", "audit-log-maxbackup=10", "audit-log-maxsize=100",
+		"service-account-extend-token-expiration=false",
+	}, server["kube-apiserver-arg"])
+	require.Equal(t, []string{"terminated-pod-gc-threshold=100"}, server["kube-controller-manager-arg"])
+
+	agent, err := AgentConfig(Agent{Endpoint: testEndpoint, Token: "t"}, spec)
+	require.NoError(t, err)
+	require.Equal(t, server["kubelet-arg"], agent["kubelet-arg"])
+	require.Contains(t, agent["kubelet-arg"], "streaming-connection-idle-timeout=5m")
+	for key := range agent {
+		_, known := AgentKey(key)
+		require.True(t, known, key)
+	}
+}
+
+func TestProfileCIS_TheSpecIsStronger(t *testing.T) {
+	spec := &bootstrapv1.KThreesConfigSpec{Profile: bootstrapv1.ProfileCIS}
+	spec.ServerConfig.SecretsEncryption = ptr.To(false)
+	spec.AgentConfig.ProtectKernelDefaults = ptr.To(false)
+	spec.AgentConfig.KubeletArgs = []string{"streaming-connection-idle-timeout=1h"}
+	c, err := ServerConfig(Server{Endpoint: testEndpoint, Token: "t"}, spec)
+	require.NoError(t, err)
+	require.Equal(t, false, c["secrets-encryption"])
+	require.Equal(t, false, c["protect-kernel-defaults"])
+	require.NotContains(t, c["kubelet-arg"], "streaming-connection-idle-timeout=5m")
+}
+
 func everySetting() *bootstrapv1.KThreesConfigSpec {
 	yes, list := ptr.To(true), []string{"mine:NoExecute"}
 	spec := &bootstrapv1.KThreesConfigSpec{

@@ -127,6 +127,40 @@ func TestControlPlane_KeepsItsCriticalSettings(t *testing.T) {
 	}
 }
 
+// The profile encrypts Secrets unless the spec says otherwise, so it can come to a cluster only together with a word
+// on that.
+func TestControlPlane_ProfileKeepsTheEncryption(t *testing.T) {
+	namespace := env.Namespace(t)
+	type spec struct {
+		profile bootstrapv1.Profile
+		encrypt *bool
+	}
+	for name, c := range map[string]struct {
+		from, to spec
+		want     refusal
+	}{
+		"profile comes":                      {spec{}, spec{profile: "cis"}, criticalRefusal("secretsEncryption")},
+		"profile goes":                       {spec{profile: "cis"}, spec{}, criticalRefusal("secretsEncryption")},
+		"profile comes without encryption":   {spec{}, spec{"cis", ptr.To(false)}, refusal{}},
+		"profile comes to encryption":        {spec{encrypt: ptr.To(true)}, spec{profile: "cis"}, refusal{}},
+		"encryption is said of a profile":    {spec{profile: "cis"}, spec{"cis", ptr.To(true)}, refusal{}},
+		"encryption is denied of a profile":  {spec{profile: "cis"}, spec{"cis", ptr.To(false)}, criticalRefusal("secretsEncryption")},
+		"profile goes and encryption stays":  {spec{profile: "cis"}, spec{encrypt: ptr.To(true)}, refusal{}},
+		"something else changes in the spec": {spec{profile: "cis"}, spec{profile: "cis"}, refusal{}},
+	} {
+		t.Run(name, func(t *testing.T) {
+			obj := controlPlane(namespace)
+			config := &obj.Spec.KThreesConfigSpec
+			config.Profile, config.ServerConfig.SecretsEncryption = c.from.profile, c.from.encrypt
+			require.NoError(t, env.Client.Create(context.Background(), obj))
+			config = &obj.Spec.KThreesConfigSpec
+			config.Profile, config.ServerConfig.SecretsEncryption = c.to.profile, c.to.encrypt
+			config.ServerConfig.TLSSan = []string{"changed"}
+			requireRefusal(t, c.want, env.Client.Update(context.Background(), obj))
+		})
+	}
+}
+
 func TestControlPlane_OtherSettingsMayChange(t *testing.T) {
 	obj := controlPlane(env.Namespace(t))
 	require.NoError(t, env.Client.Create(context.Background(), obj))

@@ -10,6 +10,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"reflect"
 	"regexp"
 	"strconv"
 	"strings"
@@ -20,6 +21,9 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
+	"github.com/capk3s/capk3s/pkg/k3s"
 )
 
 func TestDocs_NameEveryConditionAndReason(t *testing.T) {
@@ -65,6 +69,34 @@ func testSource(t *testing.T) string {
 		return err
 	}))
 	return source.String()
+}
+
+// The documents list everything that the hardening switch sets.
+func TestDocs_ListWhatTheProfileSets(t *testing.T) {
+	doc, err := os.ReadFile("../../docs/bootstrap.md")
+	require.NoError(t, err)
+	kernel, err := os.ReadFile("../../bootstrap/internal/bootdata/hardening/sysctl.conf")
+	require.NoError(t, err)
+	set := strings.Fields(string(kernel))
+
+	plain, err := k3s.ServerConfig(k3s.Server{}, &bootstrapv1.KThreesConfigSpec{})
+	require.NoError(t, err)
+	hardened, err := k3s.ServerConfig(k3s.Server{}, &bootstrapv1.KThreesConfigSpec{Profile: bootstrapv1.ProfileCIS})
+	require.NoError(t, err)
+	for key, value := range hardened {
+		if reflect.DeepEqual(value, plain[key]) {
+			continue
+		}
+		set = append(set, key)
+		for _, flag := range hardened.Strings(key) {
+			name, _, _ := strings.Cut(flag, "=")
+			set = append(set, name)
+		}
+	}
+	require.Greater(t, len(set), 15)
+	for _, name := range set {
+		assert.Contains(t, string(doc), "`"+name)
+	}
 }
 
 // constantsOf returns the values of the constants in a file. Where one is another package's constant, its value is

@@ -24,6 +24,13 @@ type Compression string
 // CompressionGzip is understood by cloud-init, whatever the infrastructure.
 const CompressionGzip Compression = "gzip"
 
+// Profile is a set of settings that belong together.
+// +kubebuilder:validation:Enum=cis
+type Profile string
+
+// ProfileCIS follows K3s' guide to the CIS benchmark.
+const ProfileCIS Profile = "cis"
+
 // KThreesConfigSpec is what a user may say about a K3s node. The K3s version is not part of it: the Machine's
 // or MachinePool's version decides.
 // +kubebuilder:validation:XValidation:rule="!has(self.compression) || !has(self.format) || self.format == 'cloud-config'",message="compression is for the format cloud-config: remove it"
@@ -41,6 +48,11 @@ type KThreesConfigSpec struct {
 	// ignition is about the format ignition.
 	// +optional
 	Ignition IgnitionSpec `json:"ignition,omitempty,omitzero"`
+
+	// profile cis hardens the node as K3s' guide to the CIS benchmark says; docs/bootstrap.md lists what it sets. What
+	// the spec says itself is stronger than the profile.
+	// +optional
+	Profile Profile `json:"profile,omitempty"`
 
 	// install says where K3s comes from.
 	// +optional

@@ -141,6 +141,11 @@ fi
 
 boot_commands preK3sCommands
 
+if [ -e /etc/sysctl.d/90-k3s-cis.conf ]; then
+	sysctl -p /etc/sysctl.d/90-k3s-cis.conf || boot_fail "the kernel doesn't take /etc/sysctl.d/90-k3s-cis.conf"
+	[ "$boot_role" = agent ] || mkdir -p -m 700 "$boot_data/server/logs"
+fi
+
 boot_try=1
 until boot_install; do
 	[ "$boot_try" -lt "$boot_tries" ] || boot_fail "K3s $boot_version couldn't be installed in $boot_try attempts"

@@ -150,6 +150,34 @@ func TestScript_ExportsTheProxies(t *testing.T) {
 	}
 }
 
+func TestScript_HardensTheMachineFirst(t *testing.T) {
+	for _, role := range []Role{FirstServer, Worker} {
+		t.Run(string(role), func(t *testing.T) {
+			c, m := computer.New(t), testMachine(role)
+			m.Hardened = true
+			c.Command("sysctl", `test ! -e /root/installed && test "$1" = -p && cp "$2" /root/kernel`)
+			log, err := bootstrap(t, c, m)
+			require.NoError(t, err, log)
+			require.Contains(t, c.Read("/root/kernel"), "vm.overcommit_memory=1\n")
+			require.Equal(t, role != Worker, c.Exists("/var/lib/rancher/k3s/server/logs"))
+
+			c.Command("sysctl", "exit 1")
+			_, err = bootstrap(t, c, m)
+			require.Error(t, err)
+		})
+	}
+}
+
+func TestPlan_HardenedServersHaveTheirPolicies(t *testing.T) {
+	m := testMachine(JoiningServer)
+	m.Hardened = true
+	plan := planOf(t, m)
+	require.Contains(t, contentOf(t, plan, "/var/lib/rancher/k3s/server/audit.yaml"), "level: Metadata")
+	require.Contains(t, contentOf(t, plan, "/var/lib/rancher/k3s/server/psa.yaml"), "enforce: restricted")
+	m.Role = Worker
+	require.Nil(t, fileAt(planOf(t, m), "/var/lib/rancher/k3s/server/audit.yaml"))
+}
+
 func TestPlan_ExternalDatastoreNeedsNoWayToJoin(t *testing.T) {
 	m := testMachine(FirstServer)
 	m.Config["datastore-endpoint"] = "postgres://db/k3s"

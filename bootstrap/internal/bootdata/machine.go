@@ -67,6 +67,9 @@ type Machine struct {
 	// SettingsFiles are files that settings name.
 	SettingsFiles []File
 
+	// Hardened says whether the machine follows K3s' guide to the CIS benchmark.
+	Hardened bool
+
 	// Install says where K3s comes from.
 	Install bootstrapv1.InstallSpec
 
@@ -145,6 +148,9 @@ func (m Machine) ownFiles(dir string) ([]File, error) {
 			return nil, err
 		}
 		files = append(files, file)
+	}
+	if m.Hardened {
+		files = append(files, m.hardeningFiles()...)
 	}
 	if m.Role != Worker {
 		files = append(files, File{Path: dropInPath, Content: dropIn(m.Config.DataDir())})
