@@ -167,6 +167,30 @@ func TestReconcile_NoFileHoldsAKey(t *testing.T) {
 	}
 }
 
+// Not only files: no field that names a Secret gets a key of a cluster.
+func TestReconcile_NoSettingHoldsAKey(t *testing.T) {
+	token := bootstrapv1.FileSource{Secret: bootstrapv1.SecretFileSource{Name: "d-token", Key: "value"}}
+	for field, set := range map[string]func(*bootstrapv1.KThreesConfigSpec){
+		"agentConfig.registries.contentFrom":  func(s *bootstrapv1.KThreesConfigSpec) { s.AgentConfig.Registries.ContentFrom = token },
+		"serverConfig.datastore.endpointFrom": func(s *bootstrapv1.KThreesConfigSpec) { s.ServerConfig.Datastore.EndpointFrom = token },
+		"serverConfig.datastore.tlsSecret": func(s *bootstrapv1.KThreesConfigSpec) {
+			s.ServerConfig.Datastore = bootstrapv1.DatastoreSpec{Endpoint: "postgres://db", TLSSecret: bootstrapv1.SecretReference{Name: "d-token"}}
+		},
+		"serverConfig.etcdSnapshots.s3.secret": func(s *bootstrapv1.KThreesConfigSpec) {
+			s.ServerConfig.EtcdSnapshots.S3 = bootstrapv1.SnapshotS3Spec{Bucket: "b", Secret: bootstrapv1.SecretReference{Name: "d-token"}}
+		},
+	} {
+		t.Run(field, func(t *testing.T) {
+			w := newWorld(t).complete().initialize().restrict()
+			env.Create(t, testenv.Secret(w.cluster, "d-token", map[string]string{"value": "content of the Secret", "ca.crt": "content of the Secret"}))
+			config := w.machine("m", bootstrapv1.OrderJoin, func(_ *clusterv1.Machine, c *bootstrapv1.KThreesConfig) { set(&c.Spec) })
+			w.mustReconcile(config)
+			w.requireWaiting(config, bootstrapv1.InvalidConfigReason, "spec."+field)
+			w.requireWaiting(config, bootstrapv1.InvalidConfigReason, "Secret d-token holds keys of a cluster")
+		})
+	}
+}
+
 // What a config names is looked for in its own namespace, however it is written.
 func TestReconcile_ReadsNothingOfAnotherNamespace(t *testing.T) {
 	other := newWorld(t).complete().initialize()
