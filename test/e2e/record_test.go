@@ -22,7 +22,9 @@ type etcdEvent struct {
 	Member string    `json:"member"`
 	Event  string    `json:"event"`
 	Target string    `json:"target"`
-	Voters []string  `json:"voters"`
+	// TargetID is there from the beginning, unlike the name.
+	TargetID uint64   `json:"targetID"`
+	Voters   []string `json:"voters"`
 }
 
 // etcdEvents reads the records of all servers that the cluster ever had, in the order of time.
@@ -70,24 +72,25 @@ func (c *cluster) requireQuorumAllAlong() {
 // removed one after the other.
 func (c *cluster) requireOneMemberAtATime(events []etcdEvent) {
 	c.t.Helper()
-	learner, changes := "", 0
+	learner, changes := uint64(0), 0
 	for _, event := range events {
 		switch event.Event {
 		case "add-learner":
-			assert.Emptyf(c.t, learner, "%s joined at %s while another one was a learner", event.Target, event.Time)
-			learner = event.Target
+			assert.Zerof(c.t, learner, "%s joined at %s while another one was a learner", event.Target, event.Time)
+			require.NotZero(c.t, event.TargetID)
+			learner = event.TargetID
 		case "promote", "evict-learner":
-			assert.Equalf(c.t, learner, event.Target, "%s at %s", event.Event, event.Time)
-			learner = ""
+			assert.Equalf(c.t, learner, event.TargetID, "%s of %s at %s", event.Event, event.Target, event.Time)
+			learner = 0
 		case "remove":
-			assert.Emptyf(c.t, learner, "%s left at %s while there was a learner", event.Target, event.Time)
+			assert.Zerof(c.t, learner, "%s left at %s while there was a learner", event.Target, event.Time)
 		default:
 			continue
 		}
 		changes++
 	}
 	require.NotZero(c.t, changes)
-	assert.Empty(c.t, learner, "every learner was promoted")
+	assert.Zero(c.t, learner, "every learner was promoted")
 }
 
 // requireNothingLeft checks that the namespace holds nothing of the cluster, and that none of its machines runs.

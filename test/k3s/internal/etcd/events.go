@@ -45,6 +45,9 @@ type Event struct {
 	Event string `json:"event"`
 	// Target is the member that the event is about, if it isn't the writer.
 	Target string `json:"target,omitempty"`
+	// TargetID is etcd's number of the target. Others learn a new member's name
+	// only some time after its number.
+	TargetID uint64 `json:"targetID,omitempty"`
 	// Voters and Learners are the member names (or peer URLs, while they have no
 	// name) that this server knew of.
 	Voters   []string `json:"voters,omitempty"`

@@ -98,7 +98,7 @@ func (s *Server) addLearner(ctx context.Context, etcd *clientv3.Client) error {
 	if err != nil {
 		return err
 	}
-	event := Event{Member: s.name, Event: EventAddLearner, Target: s.name}
+	event := Event{Member: s.name, Event: EventAddLearner, Target: s.name, TargetID: resp.Member.ID}
 	for _, member := range resp.Members {
 		if member.IsLearner {
 			event.Learners = append(event.Learners, label(member.Name, member.PeerURLs))

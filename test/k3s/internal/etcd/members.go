@@ -119,7 +119,7 @@ func (s *Server) advanceLearner(ctx context.Context, member *etcdserverpb.Member
 	_, err := s.client.MemberPromote(ctx, member.ID)
 	if err == nil {
 		logrus.Infof("Promoted learner %s", member.Name)
-		s.log(EventPromote, label(member.Name, member.PeerURLs))
+		s.logChange(EventPromote, member)
 		return false, nil
 	}
 	if !errors.Is(err, rpctypes.ErrMemberLearnerNotReady) {
@@ -142,7 +142,7 @@ func (s *Server) advanceLearner(ctx context.Context, member *etcdserverpb.Member
 		if _, err := s.client.MemberRemove(ctx, member.ID); err != nil {
 			return true, err
 		}
-		s.log(EventEvict, label(member.Name, member.PeerURLs))
+		s.logChange(EventEvict, member)
 		return true, nil
 	}
 	last.Name, last.RaftAppliedIndex = member.Name, applied

@@ -31,7 +31,7 @@ func (s *Server) RemovePeer(ctx context.Context, name, address string) error {
 		if _, err := s.client.MemberRemove(ctx, member.ID); err != nil {
 			return err
 		}
-		s.log(EventRemove, name)
+		s.logChange(EventRemove, member)
 		return nil
 	}
 	return nil

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/sirupsen/logrus"
+	"go.etcd.io/etcd/api/v3/etcdserverpb"
 	clientv3 "go.etcd.io/etcd/client/v3"
 	"go.etcd.io/etcd/server/v3/embed"
 	"google.golang.org/grpc"
@@ -226,7 +227,7 @@ func (s *Server) run(ctx context.Context, cluster, state string) error {
 	s.mu.Lock()
 	s.running = running
 	s.mu.Unlock()
-	s.log(EventStart, "")
+	s.log(Event{Event: EventStart})
 	go s.supervise(ctx, running)
 	go s.watch(ctx, running)
 	return nil
@@ -238,7 +239,7 @@ func (s *Server) supervise(ctx context.Context, running *embed.Etcd) {
 	defer close(s.stopped)
 	select {
 	case <-ctx.Done():
-		s.log(EventStop, "")
+		s.log(Event{Event: EventStop})
 		running.Close()
 		return
 	case err := <-running.Err():
@@ -248,7 +249,7 @@ func (s *Server) supervise(ctx context.Context, running *embed.Etcd) {
 	if err := os.WriteFile(s.tombstone(), nil, 0o600); err != nil {
 		logrus.Fatalf("failed to write tombstone file: %v", err)
 	}
-	s.log(EventStop, "")
+	s.log(Event{Event: EventStop})
 	running.Close()
 	s.mu.Lock()
 	s.running = nil
@@ -300,8 +301,14 @@ func (s *Server) Test(ctx context.Context) error {
 	return fmt.Errorf("this server is a not a member of the etcd cluster. Found %v, expect: %s=%s", found, s.name, s.address)
 }
 
-func (s *Server) log(event, target string) {
-	entry := Event{Member: s.name, Event: event, Target: target}
+// logChange writes down what was done to a member.
+func (s *Server) logChange(event string, member *etcdserverpb.Member) {
+	s.log(Event{Event: event, Target: label(member.Name, member.PeerURLs), TargetID: member.ID})
+}
+
+// log writes an event down, with the members that this server knows of.
+func (s *Server) log(entry Event) {
+	entry.Member = s.name
 	s.mu.Lock()
 	running := s.running
 	s.mu.Unlock()
