@@ -58,10 +58,16 @@ func memberGone(s *scope, machine *clusterv1.Machine) string {
 	case w.member(w.memberNameOf(machine)) != nil:
 		return ""
 	}
-	node := w.nodeOf(machine)
+	node, removed := w.nodeOf(machine), ""
+	if node != nil {
+		removed = node.Annotations[k3s.EtcdRemovedNodeNameAnnotation]
+	}
 	switch {
 	case node == nil:
 		return "Node and etcd member are gone"
+	case removed != "" && removed == w.memberNameOf(machine):
+		// Whatever else the Node says: asked again by someone who saw an older Node, K3s does nothing more.
+		return "the etcd member is gone"
 	case node.Annotations[k3s.EtcdRemoveAnnotation] == "true":
 		// The member is gone but K3s still works on it: it has not recorded the removal on the Node.
 		return ""

@@ -40,6 +40,13 @@ func TestDecide_HoldsADeletingServerUntilItsMemberIsGone(t *testing.T) {
 			removeMemberOf(s, name)
 			s.workload.nodes[name].Annotations[k3s.EtcdRemoveAnnotation] = "true"
 		}},
+		{name: "member gone, K3s has recorded it, and was asked again", servers: 3, change: func(s *scope) {
+			removeMemberOf(s, name)
+			s.machines[name].Annotations[controlplanev1.EtcdMemberAnnotation] = memberOf(name)
+			s.workload.nodes[name].Annotations = map[string]string{
+				k3s.EtcdRemovedNodeNameAnnotation: memberOf(name), k3s.EtcdRemoveAnnotation: "true",
+			}
+		}, release: true},
 		{name: "another member's removal is recorded: rejoined", servers: 3, change: func(s *scope) {
 			s.workload.nodes[name].Annotations[k3s.EtcdRemovedNodeNameAnnotation] = name + "-00000000"
 		}, remove: true},
