@@ -58,18 +58,14 @@ func memberGone(s *scope, machine *clusterv1.Machine) string {
 	case w.member(w.memberNameOf(machine)) != nil:
 		return ""
 	}
-	node, removed := w.nodeOf(machine), ""
-	if node != nil {
-		removed = node.Annotations[k3s.EtcdRemovedNodeNameAnnotation]
-	}
-	switch {
-	case node == nil:
+	node := w.nodeOf(machine)
+	if node == nil {
 		return "Node and etcd member are gone"
-	case removed != "" && removed == w.memberNameOf(machine):
-		// Whatever else the Node says: asked again by someone who saw an older Node, K3s does nothing more.
-		return "the etcd member is gone"
-	case node.Annotations[k3s.EtcdRemoveAnnotation] == "true":
-		// The member is gone but K3s still works on it: it has not recorded the removal on the Node.
+	}
+	// Once K3s has recorded the removal it leaves further requests alone, such as one from an outdated view of the Node.
+	removed := node.Annotations[k3s.EtcdRemovedNodeNameAnnotation]
+	recorded := removed != "" && removed == w.memberNameOf(machine)
+	if node.Annotations[k3s.EtcdRemoveAnnotation] == "true" && !recorded {
 		return ""
 	}
 	return "the etcd member is gone"
