@@ -88,14 +88,15 @@ func (r *Reconciler) orderFounding(ctx context.Context, s *scope, machine *clust
 	return nil
 }
 
-// removeMember asks K3s to remove an etcd member: by an annotation on its Node.
+// removeMember asks K3s to remove an etcd member: by an annotation on its Node. K3s never answers a second request,
+// so that one from an outdated view of the Node has to fail.
 func (r *Reconciler) removeMember(ctx context.Context, s *scope, rm *removal) error {
 	workloadClient, err := r.ClusterCache.GetClient(ctx, client.ObjectKeyFromObject(s.cluster))
 	if err != nil {
 		return fmt.Errorf("connecting to Cluster %s: %w", s.cluster.Name, err)
 	}
 	node := rm.node.DeepCopy()
-	patch := client.MergeFrom(rm.node)
+	patch := client.MergeFromWithOptions(rm.node, client.MergeFromWithOptimisticLock{})
 	node.Annotations[k3s.EtcdRemoveAnnotation] = "true"
 	if err := workloadClient.Patch(ctx, node, patch); err != nil {
 		return fmt.Errorf("asking K3s to remove etcd member %s of Node %s: %w", rm.member, node.Name, err)

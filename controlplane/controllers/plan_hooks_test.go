@@ -1,13 +1,18 @@
 package controllers
 
 import (
+	"context"
 	"errors"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/client-go/tools/events"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/controllers/clustercache"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
 	"github.com/capk3s/capk3s/pkg/k3s"
@@ -105,4 +110,32 @@ func TestDecide_RemovesOneMemberAtATime(t *testing.T) {
 	p := decide(s)
 	require.NotNil(t, p.remove)
 	assert.Equal(t, "m1", p.remove.machine.Name)
+}
+
+func TestAct_AsksForARemovalOnlyOnTheNodeAsItIs(t *testing.T) {
+	ctx := context.Background()
+	s := newScope(3)
+	r := &Reconciler{
+		ClusterCache: clustercache.NewFakeClusterCache(env.Client, client.ObjectKeyFromObject(s.cluster)),
+		Recorder:     events.NewFakeRecorder(10),
+	}
+	node := &corev1.Node{}
+	node.Name, node.Annotations = "asked-once", map[string]string{k3s.EtcdNodeNameAnnotation: "asked-once-1"}
+	env.Create(t, node)
+	t.Cleanup(func() { assert.NoError(t, env.Client.Delete(ctx, node)) })
+	outdated := node.DeepCopy()
+	ask := func(node *corev1.Node) error {
+		return r.act(ctx, s, &plan{remove: &removal{machine: s.active().Oldest(), node: node, member: "asked-once-1"}})
+	}
+	require.NoError(t, ask(node))
+	env.Refresh(t, node)
+	assert.Equal(t, "true", node.Annotations[k3s.EtcdRemoveAnnotation])
+
+	// K3s records the removal and takes the request off.
+	delete(node.Annotations, k3s.EtcdRemoveAnnotation)
+	node.Annotations[k3s.EtcdRemovedNodeNameAnnotation] = "asked-once-1"
+	require.NoError(t, env.Client.Update(ctx, node))
+	assert.True(t, apierrors.IsConflict(ask(outdated)))
+	env.Refresh(t, node)
+	assert.NotContains(t, node.Annotations, k3s.EtcdRemoveAnnotation)
 }
