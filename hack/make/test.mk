@@ -8,8 +8,15 @@ GO_TEST := go test -p 2 -timeout 30m $(GO_TEST_FLAGS)
 # $(call each_module,COMMAND): runs the command in every nested module, stops at the first failure.
 each_module = @for module in $(NESTED_MODULES); do (cd $$module && echo "in $$module: $(1)" && $(1)) || exit 1; done
 
+# The end-to-end tests mostly wait for machines, and so the rest runs beside them; those that measure run alone.
 .PHONY: test
-test: generate-check vet lint test-unit conformance test-e2e ## Run every check and test
+test: generate-check deps test-binaries ## Run every check and test
+	@$(MAKE) --jobs=2 test-e2e-shared test-rest
+	@$(MAKE) test-e2e-measured
+
+.PHONY: test-rest
+test-rest:
+	@$(MAKE) --jobs=1 vet lint test-unit conformance
 
 .PHONY: vet
 vet: ## Run go vet on every module
@@ -24,7 +31,7 @@ lint: $(GOLANGCI_LINT) ## Run golangci-lint on every module
 
 # The fragment of the binaries decides at parse time what to build; from here on
 # the tests are told where it all is.
-test-unit test-e2e conformance bench: export KUBEBUILDER_ASSETS := $(or $(KUBEBUILDER_ASSETS),$(BIN))
+test-unit test-e2e-shared test-e2e-measured conformance bench: export KUBEBUILDER_ASSETS := $(or $(KUBEBUILDER_ASSETS),$(BIN))
 
 .PHONY: test-unit
 test-unit: deps test-binaries ## Run the tests of all packages, those against a real kube-apiserver included
@@ -32,8 +39,19 @@ test-unit: deps test-binaries ## Run the tests of all packages, those against a 
 	$(call each_module,$(GO_TEST) ./...)
 
 .PHONY: test-e2e
-test-e2e: deps test-binaries ## Run the end-to-end tests in the test world
-	go test -tags e2e -count=1 -timeout 45m $(GO_TEST_FLAGS) ./test/e2e/...
+test-e2e: test-e2e-shared test-e2e-measured ## Run the end-to-end tests in the test world
+
+# Measurements ask for a world that does nothing else.
+MEASUREMENTS := ^Test(Idle|HangingCluster)_
+GO_TEST_E2E := go test -tags e2e -count=1 -timeout 45m
+
+.PHONY: test-e2e-shared
+test-e2e-shared: deps test-binaries
+	$(GO_TEST_E2E) -skip '$(MEASUREMENTS)' -parallel 4 $(GO_TEST_FLAGS) ./test/e2e/...
+
+.PHONY: test-e2e-measured
+test-e2e-measured: deps test-binaries
+	$(GO_TEST_E2E) -run '$(MEASUREMENTS)' $(GO_TEST_FLAGS) ./test/e2e/...
 
 # Empty: the emulator.
 K3S_BINARY ?=
