@@ -87,7 +87,12 @@ func (g generator) spec() spec {
 		machine: testMachine(bootdata.Worker), files: map[string]text{}, modes: map[string]os.FileMode{}, owned: map[string]bool{},
 		commands: map[string]text{}, settings: map[string]any{"token": "T"},
 	}
+	for name, content := range alwaysThere {
+		s.addPlain("/root/"+name, content, true)
+	}
 	pieces := append(append([]string{}, hardPieces...), controlPieces...)
+	s.addPlain("/root/large text", g.large(func() []byte { return []byte(g.literal(pieces)) }), true)
+	s.addPlain("/root/large binary", g.large(func() []byte { return g.bytes(1000) }), false)
 	for i := range 40 {
 		g.addFile(&s, fmt.Sprintf("/root/file %d {{ v1.region }}'\"", i), pieces)
 	}
@@ -110,6 +115,45 @@ func (g generator) spec() spec {
 	return s
 }
 
+// alwaysThere is what no spec may miss by chance. None of it is an expression over the instance data.
+var alwaysThere = map[string]string{
+	"empty":             "",
+	"no final newline":  "a\nb",
+	"CRLF":              "a\r\nb\r\n",
+	"tabs":              "\ta:\t- b\n",
+	"not UTF-8":         "caf\xe9 \xff\xfe\x00",
+	"percent":           "100% %20 %s %%\n",
+	"YAML":              "---\na: [b, 'c']  # d\n...\n---\n- e: |\n    f\n",
+	"expression":        "{{ .Values.image }} {{ hostname }}\n",
+	"statement":         "{% if a %}{{ b }}{% endif %}{# c #}\n",
+	"jinja's own words": "{% raw %}{{ '{{' }}{% endraw %}\n",
+	"shell":             "a \\\n$(b) `c` ${d} \"e\" 'f' \\\\ # !\n",
+}
+
+// addPlain adds a file without an expression.
+func (s *spec) addPlain(path, content string, rendered bool) {
+	s.machine.Files = append(s.machine.Files, bootdata.File{Path: path, Content: []byte(content), Rendered: rendered})
+	s.files[path], s.modes[path] = text{content, content}, 0o644
+}
+
+// large makes a content of 200 kB out of pieces.
+func (g generator) large(piece func() []byte) string {
+	const size = 200_000
+	var content []byte
+	for len(content) < size {
+		content = append(content, piece()...)
+	}
+	return string(content[:size])
+}
+
+func (g generator) bytes(n int) []byte {
+	out := make([]byte, n)
+	for i := range out {
+		out[i] = byte(g.IntN(256))
+	}
+	return out
+}
+
 func (g generator) addFile(s *spec, path string, pieces []string) {
 	content := g.text(pieces, expressions)
 	file := bootdata.File{Path: path, Content: []byte(content.written), Rendered: true}
@@ -118,10 +162,7 @@ func (g generator) addFile(s *spec, path string, pieces []string) {
 	case 0:
 		file.Rendered, content.arrives = false, content.written
 	case 1:
-		random := make([]byte, g.IntN(400))
-		for i := range random {
-			random[i] = byte(g.IntN(256))
-		}
+		random := g.bytes(g.IntN(400))
 		file.Content, file.Rendered, content.arrives = random, false, string(random)
 	case 2:
 		file.Permissions, s.modes[path] = "0750", 0o750
@@ -140,37 +181,65 @@ func (g generator) addFile(s *spec, path string, pieces []string) {
 	}
 }
 
-// Bytes in are bytes on disk, whatever they are, but for the expressions over the instance data.
-func TestProperty_BytesArrive(t *testing.T) {
-	seeds := []uint64{1, uint64(time.Now().UnixNano())}
+// seeds are those of the specs to try: one that is always the same, and others. PROPERTY_SPECS says how many.
+func seeds() []uint64 {
 	if given, err := strconv.ParseUint(os.Getenv("CLOUDCONFIG_SEED"), 10, 64); err == nil {
-		seeds = []uint64{given}
+		return []uint64{given}
 	}
-	for _, seed := range seeds {
+	all := []uint64{1}
+	count, _ := strconv.Atoi(os.Getenv("PROPERTY_SPECS"))
+	for next := uint64(time.Now().UnixNano()) &^ 1; len(all) < max(count, 2); next++ {
+		all = append(all, next)
+	}
+	return all
+}
+
+// Bytes in are bytes on disk, whatever they are, but for the expressions over the instance data. Every second document
+// is compressed as a whole.
+func TestProperty_BytesArrive(t *testing.T) {
+	var specs, files, commands, settings int
+	for _, seed := range seeds() {
 		t.Run(fmt.Sprintf("CLOUDCONFIG_SEED=%d", seed), func(t *testing.T) {
 			s := generator{rand.New(rand.NewPCG(seed, 0))}.spec()
 			c := computer.New(t)
 			if os.Getuid() != 0 {
 				dropOwners(&s)
 			}
-			log, err := c.Boot(render(t, s.machine))
+			data := render(t, s.machine)
+			if seed%2 == 0 {
+				var err error
+				data, err = RenderCompressed(s.machine)
+				require.NoError(t, err)
+			}
+			log, err := c.Boot(data)
 			require.NoError(t, err, log)
 			require.True(t, c.Exists(computer.Sentinel), log)
-			for path, content := range s.files {
-				require.Equal(t, content.arrives, c.Read(path), path)
-				info, err := os.Stat(c.Path(path))
-				require.NoError(t, err)
-				require.Equal(t, s.modes[path], info.Mode().Perm(), path)
-				require.Equal(t, s.owned[path], info.Sys().(*syscall.Stat_t).Uid == 1, path)
-			}
-			for path, content := range s.commands {
-				require.Equal(t, content.arrives, c.Read(path), path)
-			}
-			var settings map[string]any
-			require.NoError(t, yaml.Unmarshal([]byte(c.Read(bootdata.ConfigPath)), &settings))
-			require.Equal(t, s.settings, settings)
+			s.requireArrived(t, c)
+			schema, err := c.Run("cloud-init", "schema", "--system")
+			require.NoError(t, err, schema)
+			require.Contains(t, schema, "Valid cloud-config: system userdata")
+			specs, files, commands, settings = specs+1, files+len(s.files), commands+len(s.commands), settings+2*len(s.settings)-2
 		})
 	}
+	t.Logf("booted %d specs: %d files, %d commands and %d settings arrived byte for byte, all schemas valid",
+		specs, files, commands, settings)
+}
+
+func (s spec) requireArrived(t *testing.T, c *computer.Computer) {
+	t.Helper()
+	for path, content := range s.files {
+		require.True(t, content.arrives == c.Read(path), "the content of %s is another", path)
+		info, err := os.Stat(c.Path(path))
+		require.NoError(t, err)
+		require.Equal(t, s.modes[path], info.Mode().Perm(), path)
+		require.Equal(t, s.owned[path], info.Sys().(*syscall.Stat_t).Uid == 1, path)
+	}
+	for path, content := range s.commands {
+		require.Equal(t, content.arrives, c.Read(path), path)
+	}
+	var settings map[string]any
+	require.NoError(t, yaml.Unmarshal([]byte(c.Read(bootdata.ConfigPath)), &settings))
+	require.Equal(t, s.settings, settings)
 }
 
 // dropOwners is for user namespaces with one user, in which no file can be given away.

@@ -1,9 +1,12 @@
 package ignition
 
 import (
+	"bytes"
 	"fmt"
 	"math/rand/v2"
 	"os"
+	"os/exec"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"testing"
@@ -30,10 +33,16 @@ func commandOf(unit string) string {
 // Bytes in are the bytes that Ignition reads, with their owner and mode, whatever they are.
 func TestProperty_BytesArrive(t *testing.T) {
 	const files = 400
-	seeds := []uint64{1, uint64(time.Now().UnixNano())}
+	validate := ignitionValidate(t)
+	seeds := []uint64{1}
+	count, _ := strconv.Atoi(os.Getenv("PROPERTY_SPECS"))
+	for next := uint64(time.Now().UnixNano()); len(seeds) < max(count, 2); next++ {
+		seeds = append(seeds, next)
+	}
 	if given, err := strconv.ParseUint(os.Getenv("IGNITION_SEED"), 10, 64); err == nil {
 		seeds = []uint64{given}
 	}
+	arrived := 0
 	for _, seed := range seeds {
 		t.Run(fmt.Sprintf("IGNITION_SEED=%d", seed), func(t *testing.T) {
 			random := rand.New(rand.NewPCG(seed, 0))
@@ -41,8 +50,16 @@ func TestProperty_BytesArrive(t *testing.T) {
 			for i := range files {
 				m.Files = append(m.Files, randomFile(random, fmt.Sprintf("/root/%d %%20 é'\"", i)))
 			}
+			for name, content := range map[string][]byte{
+				"empty": nil, "CRLF": []byte("a\r\nb\r\n"), "not UTF-8": []byte("caf\xe9 \xff\xfe\x00"), "jinja": []byte("{{ a }} {% b %}"),
+				"large text":   []byte(strings.Repeat("line {{ a }} %\r\n", 200_000/16)),
+				"large binary": randomBytes(random, 200_000),
+			} {
+				m.Files = append(m.Files, bootdata.File{Path: "/root/" + name, Content: content})
+			}
 			data, err := Render(m, "")
 			require.NoError(t, err)
+			validate(t, data)
 			config := parse(t, data)
 			for _, want := range m.Files {
 				got := fileAt(t, config, want.Path)
@@ -51,7 +68,7 @@ func TestProperty_BytesArrive(t *testing.T) {
 					require.Len(t, got.Append, 1)
 					resource = got.Append[0]
 				}
-				require.Equal(t, string(want.Content), string(contentOf(t, resource)), want.Path)
+				require.True(t, bytes.Equal(want.Content, contentOf(t, resource)), "the content of %s is another", want.Path)
 				if want.Permissions != "" {
 					require.Equal(t, want.Permissions, fmt.Sprintf("%04o", *got.Mode))
 				}
@@ -59,8 +76,33 @@ func TestProperty_BytesArrive(t *testing.T) {
 					require.Equal(t, want.Owner, *got.User.Name+":"+*got.Group.Name)
 				}
 			}
-			t.Logf("%d files arrived byte for byte", len(m.Files))
+			arrived += len(m.Files)
 		})
+	}
+	t.Logf("%d configs are valid, %d files arrived byte for byte", len(seeds), arrived)
+}
+
+func randomBytes(random *rand.Rand, n int) []byte {
+	out := make([]byte, n)
+	for i := range out {
+		out[i] = byte(random.IntN(256))
+	}
+	return out
+}
+
+// ignitionValidate builds the program ignition-validate and returns what runs it: a warning is a failure too.
+func ignitionValidate(t *testing.T) func(*testing.T, []byte) {
+	t.Helper()
+	program := filepath.Join(t.TempDir(), "ignition-validate")
+	out, err := exec.Command("go", "build", "-o", program, "github.com/coreos/ignition/v2/validate").CombinedOutput()
+	require.NoError(t, err, string(out))
+	return func(t *testing.T, config []byte) {
+		t.Helper()
+		validate := exec.Command(program, "-")
+		validate.Stdin = bytes.NewReader(config)
+		out, err := validate.CombinedOutput()
+		require.NoError(t, err, string(out))
+		require.Empty(t, string(out))
 	}
 }
 
