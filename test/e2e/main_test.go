@@ -16,14 +16,19 @@ import (
 	"github.com/capk3s/capk3s/test/world"
 )
 
-// management is the management cluster that the tests share.
-var management *world.Management
+var (
+	// here is the world that the tests run in.
+	here *world.World
+
+	// management is the management cluster that the tests share.
+	management *world.Management
+)
 
 func TestMain(m *testing.M) {
-	w := world.Enter()
+	here = world.Enter()
 	ctrl.SetLogger(logr.Discard())
 	var err error
-	management, err = w.StartManagement(context.Background(), world.ManagementOptions{
+	management, err = here.StartManagement(context.Background(), world.ManagementOptions{
 		Progress: func(what string) { fmt.Println("starting", what) },
 	})
 	if err != nil {

@@ -96,6 +96,18 @@ func (c *cluster) requireOneMemberAtATime(events []etcdEvent) {
 // requireNothingLeft checks that the namespace holds nothing of the cluster, and that none of its machines runs.
 func (c *cluster) requireNothingLeft() {
 	c.t.Helper()
+	assert.Empty(c.t, c.objectsLeft())
+	machines, err := c.at.Host.List()
+	require.NoError(c.t, err)
+	for _, machine := range machines {
+		assert.NotEqual(c.t, c.namespace, machine.Namespace(), "machine %s is still there", machine.Name())
+	}
+	assert.Empty(c.t, c.processes())
+}
+
+// objectsLeft names what the namespace holds of the cluster.
+func (c *cluster) objectsLeft() []string {
+	c.t.Helper()
 	out, err := c.at.Kubectl(c.t.Context(), "get", "-n", c.namespace, "-o", "name", "--ignore-not-found",
 		"secrets,configmaps,clusters.cluster.x-k8s.io,machines,machinesets,machinedeployments,kthreescontrolplanes,kthreesconfigs,"+
 			"kthreesconfigtemplates,sandboxclusters,sandboxmachines,sandboxmachinetemplates")
@@ -107,14 +119,7 @@ func (c *cluster) requireNothingLeft() {
 			left = append(left, name)
 		}
 	}
-	assert.Empty(c.t, left)
-
-	machines, err := c.at.Host.List()
-	require.NoError(c.t, err)
-	for _, machine := range machines {
-		assert.NotEqual(c.t, c.namespace, machine.Namespace(), "machine %s is still there", machine.Name())
-	}
-	assert.Empty(c.t, c.processes())
+	return left
 }
 
 // processes are the command lines of processes that belong to a machine of the cluster.

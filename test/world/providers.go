@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net"
+	"net/netip"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -18,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -196,10 +198,18 @@ func (m *Management) startSandbox(ctx context.Context) error {
 		"--kubeconfig=" + kubeconfig, "--health-addr=" + health,
 		"--dir=" + m.Host.Dir, "--log-dir=" + m.Host.LogDir, "--bin-dir=" + m.Host.BinDir, "--assets-dir=" + m.Host.AssetsDir,
 		"--k3s-binary=" + m.Host.K3sBinary, "--k3s-versions=" + strings.Join(m.Host.Versions, ","),
-		"--bridge=" + m.Host.Bridge, "--subnet=" + m.Host.Subnet.String(), "--endpoints=" + Endpoints.String(),
+		"--bridge=" + m.Host.Bridge, "--subnet=" + m.Host.Subnet.String(), "--endpoints=" + m.endpoints().String(),
 		"--restart-delay=" + m.Host.RestartDelay.String(),
 	}, func(ctx context.Context) error { return getOK(ctx, "http://"+health+"/readyz") })
 	return err
+}
+
+// endpoints are a quarter of the world's, since each provider knows only of its
+// own: a cluster that is moved keeps its endpoint.
+func (m *Management) endpoints() netip.Prefix {
+	first := Endpoints.Masked().Addr().As4()
+	first[3] = 64 * (net.ParseIP(m.options.Address).To4()[3] - 1)
+	return netip.PrefixFrom(netip.AddrFrom4(first), 26)
 }
 
 // startOperator installs the components of both providers, as their users do,
@@ -209,6 +219,11 @@ func (m *Management) startOperator(ctx context.Context) error {
 		if err := m.applyFolder(ctx, folder); err != nil {
 			return err
 		}
+	}
+	// As clusterctl does when it installs a provider: its move looks for this label.
+	if _, err := m.Kubectl(ctx, "label", "crd", "--selector="+clusterv1.ProviderNameLabel+" in (bootstrap-k3s,control-plane-k3s)",
+		clusterctlv1.ClusterctlLabel+"="); err != nil {
+		return err
 	}
 	if m.options.NoOperator {
 		return nil
