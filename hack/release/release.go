@@ -37,6 +37,9 @@ func Build(o Options) (Files, error) {
 	if err != nil {
 		return nil, err
 	}
+	if err := files.addTemplates(); err != nil {
+		return nil, err
+	}
 	if files[SBOMFile], err = sbom(o.Version); err != nil {
 		return nil, err
 	}

@@ -39,6 +39,17 @@ func TestRelease_IsTheSameBytesEachTime(t *testing.T) {
 	assert.Len(t, runs[1], len(runs[0]))
 }
 
+func TestBuild_HasTheTemplatesAsTheyAre(t *testing.T) {
+	files, err := Build(options)
+	require.NoError(t, err)
+	templates := contents(t, filepath.Join("..", "..", "config", "templates"))
+	assert.Contains(t, templates, "cluster-template-docker.yaml")
+	assert.Contains(t, templates, "clusterclass-k3s.yaml")
+	for name, content := range templates {
+		assert.Equal(t, content, string(files[name]), name)
+	}
+}
+
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	files := map[string]string{}
