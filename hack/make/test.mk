@@ -31,7 +31,7 @@ lint: $(GOLANGCI_LINT) ## Run golangci-lint on every module
 
 # The fragment of the binaries decides at parse time what to build; from here on
 # the tests are told where it all is.
-test-unit test-e2e-shared test-e2e-measured conformance bench: export KUBEBUILDER_ASSETS := $(or $(KUBEBUILDER_ASSETS),$(BIN))
+test-unit test-e2e-shared test-e2e-measured chaos conformance bench: export KUBEBUILDER_ASSETS := $(or $(KUBEBUILDER_ASSETS),$(BIN))
 
 .PHONY: test-unit
 test-unit: deps test-binaries ## Run the tests of all packages, those against a real kube-apiserver included
@@ -52,6 +52,13 @@ test-e2e-shared: deps test-binaries
 .PHONY: test-e2e-measured
 test-e2e-measured: deps test-binaries
 	$(GO_TEST_E2E) -run '$(MEASUREMENTS)' $(GO_TEST_FLAGS) ./test/e2e/...
+
+OPS ?= 20
+SEED ?= 0
+
+.PHONY: chaos
+chaos: deps test-binaries ## Have random operations befall a cluster (OPS=20 SEED=0, which is a random one)
+	$(GO_TEST_E2E) -timeout 0 -v -run '^TestChaos_' $(GO_TEST_FLAGS) ./test/e2e/... -chaos.operations $(OPS) -chaos.seed $(SEED)
 
 # Empty: the emulator.
 K3S_BINARY ?=
