@@ -14,6 +14,10 @@ import (
 	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
 )
 
+// defaultNodeDeletionTimeoutSeconds is what Cluster API's webhook puts into a Machine that has none. Without it here
+// the Machines would differ from what is desired for ever, and be applied in every reconcile.
+const defaultNodeDeletionTimeoutSeconds int32 = 10
+
 // machineIdentity is the part of a Machine that never changes.
 type machineIdentity struct {
 	name          string
@@ -69,7 +73,7 @@ func desiredMachine(s *scope, existing *clusterv1.Machine, id machineIdentity) *
 			Deletion: clusterv1.MachineDeletionSpec{
 				NodeDrainTimeoutSeconds:        template.Spec.Deletion.NodeDrainTimeoutSeconds,
 				NodeVolumeDetachTimeoutSeconds: template.Spec.Deletion.NodeVolumeDetachTimeoutSeconds,
-				NodeDeletionTimeoutSeconds:     template.Spec.Deletion.NodeDeletionTimeoutSeconds,
+				NodeDeletionTimeoutSeconds:     ptr.To(ptr.Deref(template.Spec.Deletion.NodeDeletionTimeoutSeconds, defaultNodeDeletionTimeoutSeconds)),
 			},
 		},
 	}

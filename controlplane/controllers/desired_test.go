@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"context"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -9,6 +10,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
+	"sigs.k8s.io/cluster-api/core/webhooks/admission"
 	"sigs.k8s.io/cluster-api/feature"
 
 	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
@@ -83,4 +85,13 @@ func TestDesiredMachine_TakesOverWhatChangesInPlace(t *testing.T) {
 			assert.Equal(t, existing.Spec.InfrastructureRef, desired.Spec.InfrastructureRef)
 		})
 	}
+}
+
+// Each reconcile would apply the Machines again otherwise.
+func TestDesiredMachine_SaysWhatClusterAPIFillsIn(t *testing.T) {
+	s := newScope(1)
+	desired := desiredMachine(s, nil, identityOf(s.machines["m0"]))
+	filledIn := desired.DeepCopy()
+	require.NoError(t, (&admission.Machine{}).Default(context.Background(), filledIn))
+	assert.Equal(t, desired, filledIn)
 }
