@@ -63,9 +63,7 @@ func memberGone(s *scope, machine *clusterv1.Machine) string {
 		return "Node and etcd member are gone"
 	}
 	// Once K3s has recorded the removal it leaves further requests alone, such as one from an outdated view of the Node.
-	removed := node.Annotations[k3s.EtcdRemovedNodeNameAnnotation]
-	recorded := removed != "" && removed == w.memberNameOf(machine)
-	if node.Annotations[k3s.EtcdRemoveAnnotation] == "true" && !recorded {
+	if removalPending(node, w.memberNameOf(machine)) {
 		return ""
 	}
 	return "the etcd member is gone"

@@ -62,6 +62,7 @@ func (r *Reconciler) readWorkload(ctx context.Context, s *scope) {
 	w.ready = true
 	if s.embeddedEtcd() {
 		w.members, w.membersErr = supervisor.Members(ctx)
+		r.readRemovedNodes(ctx, s)
 	}
 }
 
