@@ -47,7 +47,7 @@ GO_TEST_E2E := go test -tags e2e -count=1 -timeout 45m
 
 .PHONY: test-e2e-shared
 test-e2e-shared: deps test-binaries
-	$(GO_TEST_E2E) -skip '$(MEASUREMENTS)' -parallel 4 $(GO_TEST_FLAGS) ./test/e2e/...
+	$(GO_TEST_E2E) -skip '$(MEASUREMENTS)' -parallel 3 $(GO_TEST_FLAGS) ./test/e2e/...
 
 .PHONY: test-e2e-measured
 test-e2e-measured: deps test-binaries
