@@ -53,7 +53,9 @@ func TestIdle_CostsNothing(t *testing.T) {
 // awaitReconcile has the control plane reconciled without a reason, and waits until it was.
 func (c *cluster) awaitReconcile() {
 	c.t.Helper()
-	reconciled := func() float64 { return metric(c.t, `controller_runtime_reconcile_total{controller="kthreescontrolplane"`) }
+	reconciled := func() float64 {
+		return metric(c.t, `controller_runtime_reconcile_total{controller="kthreescontrolplane"`)
+	}
 	before := reconciled()
 	c.patch(c.controlPlane(), `{"metadata":{"annotations":{"test":"reconcile"}}}`)
 	c.eventually("a reconcile", func(context.Context) error {
