@@ -3,6 +3,7 @@ package controllers
 import (
 	"context"
 	"fmt"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -12,8 +13,8 @@ import (
 	"github.com/capk3s/capk3s/pkg/k3s"
 )
 
-// createStandIn makes the Node by way of which K3s removes an orphan. That no other Node has the member is believed
-// only from an uncached read.
+// createStandIn makes the Node by way of which K3s removes an orphan. That no other Node has the member, or its
+// address, which etcd gives to one member at a time, is believed only from an uncached read.
 func (r *Reconciler) createStandIn(ctx context.Context, s *scope, member *k3s.Member) error {
 	workloadClient, err := r.ClusterCache.GetUncachedClient(ctx, client.ObjectKeyFromObject(s.cluster))
 	if err != nil {
@@ -24,7 +25,7 @@ func (r *Reconciler) createStandIn(ctx context.Context, s *scope, member *k3s.Me
 		return fmt.Errorf("listing the Nodes of Cluster %s: %w", s.cluster.Name, err)
 	}
 	for i := range nodes.Items {
-		if k3s.EtcdMemberName(&nodes.Items[i]) == member.Name {
+		if k3s.EtcdMemberName(&nodes.Items[i]) == member.Name || hasAddress(&nodes.Items[i], peerHost(member)) {
 			return nil
 		}
 	}
@@ -33,6 +34,10 @@ func (r *Reconciler) createStandIn(ctx context.Context, s *scope, member *k3s.Me
 	}
 	r.event(s, corev1.EventTypeNormal, "RemovingEtcdMember", "Delete", "etcd member %s has no Machine and no Node and is being removed", member.Name)
 	return nil
+}
+
+func hasAddress(node *corev1.Node, address string) bool {
+	return slices.ContainsFunc(node.Status.Addresses, func(a corev1.NodeAddress) bool { return a.Address == address })
 }
 
 // standInNode is a Node that nothing runs on and that asks K3s to remove a member.

@@ -1,7 +1,9 @@
 package controllers
 
 import (
+	"maps"
 	"net/url"
+	"slices"
 
 	corev1 "k8s.io/api/core/v1"
 
@@ -34,6 +36,10 @@ func planOrphans(s *scope, p *plan) {
 		p.hold(removeMember, holds...)
 		return
 	}
+	if server := serverOfUnknownMember(s); server != "" {
+		p.hold(removeMember, "etcd member "+orphan.Name+" has no Machine and no Node, but may be that of "+server+", whose member is not known yet")
+		return
+	}
 	if healthy, voters := s.healthyVoters(nil), s.workload.voters()-1; healthy < quorum(voters) {
 		p.hold(removeMember, "etcd member "+orphan.Name+" has no Machine and no Node, but without it too few of the others would be healthy")
 		return
@@ -57,6 +63,22 @@ func orphanMember(s *scope) *k3s.Member {
 		}
 	}
 	return nil
+}
+
+// serverOfUnknownMember names a server that hasn't told yet which member is its own. K3s writes that on the Node only
+// after etcd has let the member vote; a member of its own is anybody's until then.
+func serverOfUnknownMember(s *scope) string {
+	for _, name := range s.machines.Names() {
+		if s.workload.memberNameOf(s.machines[name]) == "" {
+			return "Machine " + name
+		}
+	}
+	for _, name := range slices.Sorted(maps.Keys(s.workload.nodes)) {
+		if k3s.EtcdMemberName(s.workload.nodes[name]) == "" {
+			return "Node " + name
+		}
+	}
+	return ""
 }
 
 // standInServed says whether K3s has removed the member, or refused to: then it takes the order off the Node.

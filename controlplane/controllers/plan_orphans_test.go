@@ -38,6 +38,12 @@ func TestDecide_RemovesAnOrphanMemberByANodeThatStandsIn(t *testing.T) {
 		{name: "a learner: K3s evicts it", servers: 3, change: func(s *scope) { s.workload.members[3].IsLearner = true }},
 		{name: "not started", servers: 3, change: func(s *scope) { s.workload.members[3].Name = "" }},
 		{name: "a server without a Node yet may be it", servers: 3, change: func(s *scope) { neverJoined(s, "m2") }, waits: "m2 is still being provisioned"},
+		{name: "a server whose Node doesn't name its member yet may be it", servers: 3, change: func(s *scope) {
+			s.workload.nodes["m2"].Annotations = nil
+		}, waits: "may be that of Machine m2"},
+		{name: "a Node without a Machine may be it", servers: 3, change: func(s *scope) {
+			s.workload.nodes["ghost"] = &corev1.Node{}
+		}, waits: "may be that of Node ghost"},
 		{name: "another change is under way", servers: 3, change: func(s *scope) { markDeleting(s, "m2") }, waits: ""},
 		{name: "etcd would lose its quorum", servers: 2, change: func(s *scope) { kill(s, "m0") }, waits: "too few"},
 		{name: "unreachable", servers: 3, change: func(s *scope) { s.workload.nodesErr = errors.New("down") }},
@@ -92,10 +98,16 @@ func TestAct_MakesAStandInOnlyForAMemberWithoutANode(t *testing.T) {
 	require.NoError(t, r.act(ctx, s, &plan{dismiss: node}))
 	assert.Error(t, env.Client.Get(ctx, client.ObjectKeyFromObject(node), node))
 
-	living := &corev1.Node{}
-	living.Name, living.Annotations = "ghost-of-"+ghost.Name, map[string]string{k3s.EtcdNodeNameAnnotation: ghost.Name}
-	env.Create(t, living)
-	t.Cleanup(func() { assert.NoError(t, env.Client.Delete(ctx, living)) })
-	require.NoError(t, r.act(ctx, s, &plan{standIn: &ghost}))
-	assert.Error(t, env.Client.Get(ctx, client.ObjectKeyFromObject(node), node), "a Node that the cache doesn't know yet has the member")
+	named, addressed := &corev1.Node{}, &corev1.Node{}
+	named.Name, named.Annotations = "named", map[string]string{k3s.EtcdNodeNameAnnotation: ghost.Name}
+	addressed.Name, addressed.Status.Addresses = "addressed", []corev1.NodeAddress{{Type: corev1.NodeInternalIP, Address: "10.0.0.9"}}
+	for _, living := range []*corev1.Node{named, addressed} {
+		status := living.Status
+		env.Create(t, living)
+		living.Status = status
+		require.NoError(t, env.Client.Status().Update(ctx, living))
+		require.NoError(t, r.act(ctx, s, &plan{standIn: &ghost}))
+		assert.Errorf(t, env.Client.Get(ctx, client.ObjectKeyFromObject(node), node), "Node %s, which the cache doesn't know yet, has the member", living.Name)
+		require.NoError(t, env.Client.Delete(ctx, living))
+	}
 }
