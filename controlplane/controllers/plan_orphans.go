@@ -65,8 +65,8 @@ func orphanMember(s *scope) *k3s.Member {
 	return nil
 }
 
-// serverOfUnknownMember names a server that hasn't told yet which member is its own. K3s writes that on the Node only
-// after etcd has let the member vote; a member of its own is anybody's until then.
+// serverOfUnknownMember names a server whose Node doesn't tell yet which member is its own: a member that votes already
+// may be without a name on its Node for a while.
 func serverOfUnknownMember(s *scope) string {
 	for _, name := range s.machines.Names() {
 		if s.workload.memberNameOf(s.machines[name]) == "" {

@@ -41,10 +41,11 @@ test-unit: deps test-binaries ## Run the tests of all packages, those against a 
 .PHONY: test-e2e
 test-e2e: test-e2e-shared test-e2e-measured ## Run the end-to-end tests in the test world
 
-# Measurements ask for a world that does nothing else. The chaos run is make chaos: an orphan's stand-in may still stay.
+# Measurements ask for a world that does nothing else.
 MEASUREMENTS := ^Test(Idle|HangingCluster)_
 GO_TEST_E2E := go test -tags e2e -count=1 -timeout 45m
 
+# Without the chaos run, in which a Node that stands in for an orphan was seen to stay.
 .PHONY: test-e2e-shared
 test-e2e-shared: deps test-binaries
 	$(GO_TEST_E2E) -skip '$(MEASUREMENTS)|^TestChaos_' -parallel 3 $(GO_TEST_FLAGS) ./test/e2e/...

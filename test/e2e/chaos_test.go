@@ -68,7 +68,7 @@ func (c *cluster) perform(o chaos.Operation) {
 	begun, ended := c.begin(ctx, o)
 	begun()
 	if o.Crash != "" {
-		c.await(o.After)
+		time.Sleep(o.After) // a part of the operation, like the pause of a server
 		require.NoErrorf(c.t, c.programOf(o.Crash).Crash(ctx), "killing %s", o.Crash)
 	}
 	ended()
@@ -127,12 +127,9 @@ func (c *cluster) pauseServer(ctx context.Context, o chaos.Operation) {
 		away, back = machine.Cut, machine.Join
 	}
 	require.NoError(c.t, away(ctx))
-	c.await(o.Pause)
+	time.Sleep(o.Pause)
 	require.NoError(c.t, back(ctx))
 }
-
-// await lets the time of an operation pass.
-func (c *cluster) await(d time.Duration) { <-time.After(d) }
 
 func (c *cluster) programOf(program chaos.Program) *world.Process {
 	return map[chaos.Program]*world.Process{

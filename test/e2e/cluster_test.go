@@ -169,11 +169,7 @@ func (c *cluster) awaitGrown(servers, workers int) {
 }
 
 func (c *cluster) checkWorkload(ctx context.Context, servers, workers int) error {
-	w, err := c.connect(ctx)
-	if err != nil {
-		return err
-	}
-	nodes, err := w.Nodes(ctx)
+	nodes, members, err := c.nodesAndMembers(ctx)
 	if err != nil {
 		return err
 	}
@@ -188,10 +184,6 @@ func (c *cluster) checkWorkload(ctx context.Context, servers, workers int) error
 			gotWorkers++
 		}
 	}
-	members, err := w.Members(ctx)
-	if err != nil {
-		return err
-	}
 	voters := 0
 	for _, m := range members {
 		if !m.IsLearner {
@@ -202,6 +194,20 @@ func (c *cluster) checkWorkload(ctx context.Context, servers, workers int) error
 		return fmt.Errorf("workload: %d servers, %d workers, %d voters of %d members", gotServers, gotWorkers, voters, len(members))
 	}
 	return nil
+}
+
+// nodesAndMembers reads the workload's Nodes and etcd's members.
+func (c *cluster) nodesAndMembers(ctx context.Context) ([]corev1.Node, []k3s.Member, error) {
+	w, err := c.connect(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	nodes, err := w.Nodes(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	members, err := w.Members(ctx)
+	return nodes, members, err
 }
 
 func (c *cluster) connect(ctx context.Context) (*world.Workload, error) {

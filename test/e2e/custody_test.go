@@ -67,14 +67,7 @@ func (c *cluster) secret(name string) *corev1.Secret {
 // before, and that the Machines are the same.
 func (c *cluster) requireKept(before keepsakes) {
 	c.t.Helper()
-	owner := c.controlPlane()
-	for name, data := range before.secrets {
-		secret := c.secret(name)
-		// The values stay out of the log.
-		require.True(c.t, maps.EqualFunc(data, secret.Data, bytes.Equal), "%s is the same bytes", name)
-		require.Len(c.t, secret.OwnerReferences, 1, name)
-		require.True(c.t, metav1.IsControlledBy(secret, owner), name)
-	}
+	require.NoError(c.t, c.checkSecrets(context.Background(), before.secrets))
 	after := c.keepsakes()
 	assert.ElementsMatch(c.t, before.names, after.names)
 	assert.Equal(c.t, before.machines, after.machines)
@@ -83,15 +76,24 @@ func (c *cluster) requireKept(before keepsakes) {
 // awaitOwned waits until the control plane at rest owns the token and the CAs.
 func (c *cluster) awaitOwned(before keepsakes) {
 	c.t.Helper()
-	c.eventually("token and CAs are owned", func(context.Context) error {
-		owner := c.controlPlane()
-		for name := range before.secrets {
-			if !metav1.IsControlledBy(c.secret(name), owner) {
-				return fmt.Errorf("secret %s is not owned by the control plane", name)
-			}
+	c.eventually("token and CAs are owned", func(ctx context.Context) error { return c.checkSecrets(ctx, before.secrets) })
+}
+
+// checkSecrets compares the data of Secrets with what they were, and looks for the control plane as the one owner.
+func (c *cluster) checkSecrets(ctx context.Context, kept map[string]map[string][]byte) error {
+	owner := c.controlPlane()
+	for name, data := range kept {
+		secret := &corev1.Secret{}
+		if err := c.at.Client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, secret); err != nil {
+			return err
 		}
-		return nil
-	})
+		// Another value is never put right by waiting. The values stay out of the log.
+		require.Truef(c.t, maps.EqualFunc(data, secret.Data, bytes.Equal), "Secret %s is the same bytes", name)
+		if len(secret.OwnerReferences) != 1 || !metav1.IsControlledBy(secret, owner) {
+			return fmt.Errorf("owners of Secret %s: %v", name, secret.OwnerReferences)
+		}
+	}
+	return nil
 }
 
 // awaitMovable waits for what clusterctl move asks for: a Node for every Machine.

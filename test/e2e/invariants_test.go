@@ -7,7 +7,6 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/util/sets"
@@ -25,7 +24,7 @@ import (
 func (c *cluster) requireInvariants(kept map[string]map[string][]byte) int {
 	c.t.Helper()
 	invariants := []func(context.Context) error{
-		func(ctx context.Context) error { return c.checkKeepsakes(ctx, kept) },
+		func(ctx context.Context) error { return c.checkSecrets(ctx, kept) },
 		c.checkMembers,
 		c.checkNoOrphans,
 	}
@@ -35,36 +34,9 @@ func (c *cluster) requireInvariants(kept map[string]map[string][]byte) int {
 	return len(invariants)
 }
 
-// checkKeepsakes compares the bytes, and looks for the one controller.
-func (c *cluster) checkKeepsakes(ctx context.Context, kept map[string]map[string][]byte) error {
-	cp := c.controlPlane()
-	for name, data := range kept {
-		secret := &corev1.Secret{}
-		if err := c.at.Client.Get(ctx, client.ObjectKey{Namespace: c.namespace, Name: name}, secret); err != nil {
-			return err
-		}
-		for key, value := range data {
-			// A wrong value is never put right by waiting. The values stay out of the log.
-			require.Truef(c.t, string(value) == string(secret.Data[key]), "Secret %s has other bytes in %s", name, key)
-		}
-		if len(secret.OwnerReferences) != 1 || !metav1.IsControlledBy(secret, cp) {
-			return fmt.Errorf("owners of Secret %s: %v", name, secret.OwnerReferences)
-		}
-	}
-	return nil
-}
-
 // checkMembers compares etcd's members with the servers' Nodes, one for one.
 func (c *cluster) checkMembers(ctx context.Context) error {
-	w, err := c.connect(ctx)
-	if err != nil {
-		return err
-	}
-	nodes, err := w.Nodes(ctx)
-	if err != nil {
-		return err
-	}
-	members, err := w.Members(ctx)
+	nodes, members, err := c.nodesAndMembers(ctx)
 	if err != nil {
 		return err
 	}
