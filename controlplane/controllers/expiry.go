@@ -12,12 +12,9 @@ import (
 	"github.com/capk3s/capk3s/pkg/certs"
 )
 
-// expiryNotice is how long before certificates expire the status says so.
-const expiryNotice = 90 * 24 * time.Hour
-
 // expireSoon names the Secrets whose certificates expire while there is still time to do something about it.
 func (s *scope) expireSoon() []string {
-	soon := s.now.Add(expiryNotice)
+	soon := s.now.Add(certs.ExpiryNotice)
 	expiring := map[string]time.Time{}
 	if s.certificates != nil {
 		for purpose, expiry := range s.certificates.Expiring(soon) {

@@ -13,20 +13,23 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
+// ExpiryNotice is how long before certificates expire users are told.
+const ExpiryNotice = 90 * 24 * time.Hour
+
 // Expiring returns, by purpose, when a key pair's certificates expire, of those that do so before a time. A chain
 // expires with the first of its certificates.
 func (s *Set) Expiring(before time.Time) map[Purpose]time.Time {
 	expiring := map[Purpose]time.Time{}
 	for purpose, pair := range s.pairs {
-		if expiry := expiryOf(pair.Cert); !expiry.IsZero() && expiry.Before(before) {
+		if expiry := BundleExpiry(pair.Cert); !expiry.IsZero() && expiry.Before(before) {
 			expiring[purpose] = expiry
 		}
 	}
 	return expiring
 }
 
-// expiryOf returns when the first certificate of a bundle expires; zero if it has none.
-func expiryOf(bundle []byte) time.Time {
+// BundleExpiry returns when the first certificate of a PEM bundle expires; zero if it has none.
+func BundleExpiry(bundle []byte) time.Time {
 	var first time.Time
 	for rest := bundle; ; {
 		var block *pem.Block
@@ -59,5 +62,5 @@ func KubeconfigExpiry(ctx context.Context, reader client.Reader, cluster client.
 	if user == nil {
 		return time.Time{}, nil
 	}
-	return expiryOf(user.ClientCertificateData), nil
+	return BundleExpiry(user.ClientCertificateData), nil
 }
