@@ -83,7 +83,7 @@ func TestAct_MakesAStandInOnlyForAMemberWithoutANode(t *testing.T) {
 	ctx := context.Background()
 	s := newScope(3)
 	r := &Reconciler{
-		ClusterCache: clustercache.NewFakeClusterCache(env.Client, client.ObjectKeyFromObject(s.cluster)),
+		ClusterCache: connected{clustercache.NewFakeEmptyClusterCache()},
 		Recorder:     events.NewFakeRecorder(10),
 	}
 	require.NoError(t, r.act(ctx, s, &plan{standIn: &ghost}))

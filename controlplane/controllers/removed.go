@@ -10,6 +10,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/kubernetes"
+	typedcorev1 "k8s.io/client-go/kubernetes/typed/core/v1"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -17,8 +18,8 @@ import (
 	"github.com/capk3s/capk3s/pkg/k3s"
 )
 
-// liveNodeTimeout bounds the question to a server that may be the removed one, which accepts it and never answers.
-const liveNodeTimeout = 5 * time.Second
+// liveNodesTimeout bounds a request to a server that may be the removed one, which accepts it and never answers.
+const liveNodesTimeout = 5 * time.Second
 
 // readRemovedNodes reads the Nodes anew whose etcd member is gone though the cache doesn't know yet that K3s has
 // recorded it. The cache watches through one server, and one that left etcd keeps its watches open without ever
@@ -29,19 +30,39 @@ func (r *Reconciler) readRemovedNodes(ctx context.Context, s *scope) {
 		return
 	}
 	for _, machine := range heldMachines(s) {
-		node, member := w.nodeOf(machine), w.memberNameOf(machine)
-		if node == nil || w.member(member) != nil || !removalPending(node, member) {
+		node := w.nodeOf(machine)
+		if node == nil {
 			continue
 		}
-		live, err := r.liveNode(ctx, s.cluster, node.Name)
-		switch {
-		case apierrors.IsNotFound(err):
-			delete(w.nodes, node.Name)
-		case err == nil:
+		if live := r.readRemovedNode(ctx, s, node, w.memberNameOf(machine)); live != nil {
 			w.nodes[node.Name] = live
+		} else {
+			delete(w.nodes, node.Name)
 		}
-		// After any other error the Node stays as the cache has it. The next look comes through another server.
 	}
+	if w.standIn != nil {
+		w.standIn = r.readRemovedNode(ctx, s, w.standIn, k3s.EtcdMemberName(w.standIn))
+	}
+}
+
+// readRemovedNode is a Node as it is, nil when it is gone, if its member is gone and no record of that is known; else,
+// and when no server tells, it is the given one. The next look comes through another server.
+func (r *Reconciler) readRemovedNode(ctx context.Context, s *scope, node *corev1.Node, member string) *corev1.Node {
+	if s.workload.member(member) != nil || !removalPending(node, member) {
+		return node
+	}
+	var live *corev1.Node
+	err := r.withNodes(ctx, s.cluster, func(nodes typedcorev1.NodeInterface) (err error) {
+		live, err = nodes.Get(ctx, node.Name, metav1.GetOptions{})
+		return err
+	})
+	switch {
+	case apierrors.IsNotFound(err):
+		return nil
+	case err != nil:
+		return node
+	}
+	return live
 }
 
 // removalPending says whether K3s was asked to remove the Node's member and hasn't recorded yet that it did.
@@ -50,28 +71,24 @@ func removalPending(node *corev1.Node, member string) bool {
 	return node.Annotations[k3s.EtcdRemoveAnnotation] == "true" && (recorded == "" || recorded != member)
 }
 
-// liveNode reads a Node over a connection of its own.
-func (r *Reconciler) liveNode(ctx context.Context, cluster *clusterv1.Cluster, name string) (*corev1.Node, error) {
+// withNodes has something done with the Nodes of a workload cluster over a connection of its own.
+func (r *Reconciler) withNodes(ctx context.Context, cluster *clusterv1.Cluster, do func(typedcorev1.NodeInterface) error) error {
 	config, err := r.ClusterCache.GetRESTConfig(ctx, client.ObjectKeyFromObject(cluster))
 	if err != nil {
-		return nil, fmt.Errorf("connecting to Cluster %s: %w", cluster.Name, err)
+		return fmt.Errorf("connecting to Cluster %s: %w", cluster.Name, err)
 	}
 	config = rest.CopyConfig(config)
-	config.Timeout = liveNodeTimeout
+	config.Timeout = liveNodesTimeout
 	// client-go shares the connections of all configurations that are alike, but for those with a proxy function.
 	config.Proxy = http.ProxyFromEnvironment
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to Cluster %s: %w", cluster.Name, err)
+		return fmt.Errorf("connecting to Cluster %s: %w", cluster.Name, err)
 	}
 	defer httpClient.CloseIdleConnections()
 	clientset, err := kubernetes.NewForConfigAndClient(config, httpClient)
 	if err != nil {
-		return nil, fmt.Errorf("connecting to Cluster %s: %w", cluster.Name, err)
+		return fmt.Errorf("connecting to Cluster %s: %w", cluster.Name, err)
 	}
-	node, err := clientset.CoreV1().Nodes().Get(ctx, name, metav1.GetOptions{})
-	if err != nil {
-		return nil, fmt.Errorf("reading Node %s of Cluster %s: %w", name, cluster.Name, err)
-	}
-	return node, nil
+	return do(clientset.CoreV1().Nodes())
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/client-go/rest"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
@@ -62,4 +63,26 @@ func TestReadWorkload_HearsOfARemovalThatTheCacheMissed(t *testing.T) {
 			assert.Equal(t, tc.released, memberGone(s, machine) != "")
 		})
 	}
+}
+
+// The orphan may be the member of a living server, too, and the cache may hang on it.
+func TestReadWorkload_HearsThatAStandInHasServedThoughTheCacheMissedIt(t *testing.T) {
+	ctx := context.Background()
+	s := newScope(3)
+	s.workload.standIn = standInNode(&ghost)
+	live := standInNode(&ghost)
+	live.Annotations[k3s.EtcdRemoveAnnotation] = "false"
+	live.Annotations[k3s.EtcdRemovedNodeNameAnnotation] = ghost.Name
+	env.Create(t, live)
+	r := &Reconciler{ClusterCache: connected{clustercache.NewFakeEmptyClusterCache()}}
+
+	r.readRemovedNodes(ctx, s)
+	p := decide(s)
+	require.NotNil(t, p.dismiss)
+	require.NoError(t, r.act(ctx, s, &p))
+	assert.True(t, apierrors.IsNotFound(env.Client.Get(ctx, client.ObjectKeyFromObject(live), live)))
+
+	s.workload.standIn = standInNode(&ghost)
+	r.readRemovedNodes(ctx, s)
+	assert.Nil(t, s.workload.standIn, "gone, though the cache has it yet")
 }
