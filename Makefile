@@ -12,8 +12,9 @@ override CAPK3S_CACHE := $(shell echo "$(CAPK3S_CACHE)")
 export CAPK3S_CACHE
 BIN := $(CAPK3S_CACHE)/bin
 
-include test/binaries/binaries.mk
-include $(sort $(wildcard hack/make/*.mk))
+# First those that name programs: prerequisites are expanded where they are read.
+include hack/make/tools.mk test/binaries/binaries.mk
+include $(filter-out hack/make/tools.mk,$(sort $(wildcard hack/make/*.mk)))
 
 .PHONY: help
 help: ## Show this list
