@@ -11,8 +11,8 @@ git ls-files -z --cached --others --exclude-standard |
 	tar --create --null --files-from=- | tar --extract --directory "$copy"
 
 generated() {
-	(cd "$1" && find bootstrap controlplane config test/sandbox \
-		-name 'zz_generated.*.go' -o -path '*/crd/bases/*.yaml' -o -path '*/rbac/*/role.yaml')
+	(cd "$1" && find bootstrap controlplane config docs test/sandbox \
+		-name 'zz_generated.*.go' -o -path '*/docs/api/*.md' -o -path '*/crd/bases/*.yaml' -o -path '*/rbac/*/role.yaml')
 }
 
 # Gone from the copy first, so that a file that nothing generates any more shows.

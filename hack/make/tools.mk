@@ -2,15 +2,15 @@
 # operator's module graph doesn't carry them.
 
 CONTROLLER_GEN := $(BIN)/controller-gen
-KUSTOMIZE := $(BIN)/kustomize
+CRD_REF_DOCS := $(BIN)/crd-ref-docs
 GOLANGCI_LINT := $(BIN)/golangci-lint
 
 $(CONTROLLER_GEN): hack/tools/go.mod
 	cd hack/tools && go build -o $@ sigs.k8s.io/controller-tools/cmd/controller-gen
 	@touch $@
 
-$(KUSTOMIZE): hack/tools/go.mod
-	cd hack/tools && go build -o $@ sigs.k8s.io/kustomize/kustomize/v5
+$(CRD_REF_DOCS): hack/tools/go.mod
+	cd hack/tools && go build -o $@ github.com/elastic/crd-ref-docs
 	@touch $@
 
 $(GOLANGCI_LINT): hack/lint/go.mod

@@ -1,9 +1,9 @@
 //go:build tools
 
-// Package tools pins the programs that generate code and manifests.
+// Package tools pins the programs that generate code, manifests and documents.
 package tools
 
 import (
+	_ "github.com/elastic/crd-ref-docs"
 	_ "sigs.k8s.io/controller-tools/cmd/controller-gen"
-	_ "sigs.k8s.io/kustomize/kustomize/v5"
 )
