@@ -163,16 +163,21 @@ func decodeBootstrap(body []byte, err error) (Bootstrap, error) {
 	return bootstrap, nil
 }
 
-// AcceptsToken says whether the servers accept a server token (the password alone). An error means that no
-// server could be asked.
+// AcceptsToken says whether the servers accept a server token (the password alone), with whatever datastore. An
+// error means that no server could be asked.
 func (s *Supervisor) AcceptsToken(ctx context.Context, token string) (bool, error) {
 	_, err := s.getWithRetry(ctx, s.anonymous, "/db/info", func(r *http.Request) { r.SetBasicAuth("server", token) })
 	var status *StatusError
 	switch {
 	case err == nil:
 		return true, nil
-	case errors.As(err, &status) && status.Code == http.StatusUnauthorized:
+	case !errors.As(err, &status):
+		return false, err
+	case status.Code == http.StatusUnauthorized:
 		return false, nil
+	case status.Code == http.StatusBadRequest:
+		// "etcd datastore disabled", which only those hear who may ask.
+		return true, nil
 	default:
 		return false, err
 	}

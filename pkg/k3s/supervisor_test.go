@@ -68,6 +68,7 @@ func TestAcceptsToken_TellsRefusedFromUnreachable(t *testing.T) {
 		err      bool
 	}{
 		{name: "accepted", code: http.StatusOK, accepted: true},
+		{name: "accepted, without embedded etcd", code: http.StatusBadRequest, accepted: true},
 		{name: "refused", code: http.StatusUnauthorized},
 		{name: "etcd down", code: http.StatusInternalServerError, err: true},
 		{name: "starting", code: http.StatusServiceUnavailable, err: true},

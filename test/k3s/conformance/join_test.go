@@ -119,6 +119,7 @@ func joinWithoutToken(t *testing.T, s1, joiner *machine) {
 	info := own.get(t, joiner.url("/db/info"))
 	assert.Equal(t, 400, info.code)
 	assert.Contains(t, info.body, "etcd datastore disabled")
+	assert.Equal(t, 401, asWrong.get(t, joiner.url("/db/info")).code, "who asks is checked first")
 	data := own.get(t, joiner.url("/v1-k3s/server-bootstrap"))
 	assert.Equal(t, 400, data.code)
 	assert.Contains(t, data.body, "etcd disabled")
