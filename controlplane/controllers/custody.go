@@ -43,7 +43,7 @@ func (r *Reconciler) endpointIsOurs(ctx context.Context, s *scope) bool {
 	if len(s.machines) > 0 || !s.cluster.Spec.ControlPlaneEndpoint.IsValid() {
 		return false
 	}
-	bundle, err := k3s.FetchCACerts(ctx, endpointHost(s.cluster))
+	bundle, err := k3s.FetchCACerts(ctx, s.cluster.Spec.ControlPlaneEndpoint.String())
 	if err != nil {
 		return false
 	}
@@ -144,15 +144,10 @@ func (r *Reconciler) judge(s *scope) func(context.Context, string) (token.Verdic
 		if err != nil {
 			return token.Unreachable, nil
 		}
-		accepted, err := supervisor.AcceptsToken(ctx, candidate)
-		switch {
-		case err != nil:
+		verdict, err := token.Ask(ctx, supervisor, candidate)
+		if err != nil {
 			ctrl.LoggerFrom(ctx).Info("No server could judge the token", "cause", err.Error())
-			return token.Unreachable, nil
-		case accepted:
-			return token.Accepted, nil
-		default:
-			return token.Refused, nil
 		}
+		return verdict, nil
 	}
 }

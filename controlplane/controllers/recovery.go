@@ -62,7 +62,7 @@ func (r *Reconciler) askForBootstrap(ctx context.Context, s *scope) (k3s.Bootstr
 	if recorded == nil || !s.cluster.Spec.ControlPlaneEndpoint.IsValid() {
 		return nil, errors.New("no fingerprint was recorded by which a server could be trusted")
 	}
-	bundle, err := k3s.FetchCACerts(ctx, endpointHost(s.cluster))
+	bundle, err := k3s.FetchCACerts(ctx, s.cluster.Spec.ControlPlaneEndpoint.String())
 	if err != nil {
 		return nil, err
 	}
@@ -89,7 +89,7 @@ func (r *Reconciler) bootstrapByCertificate(ctx context.Context, s *scope, bundl
 	if err != nil {
 		return nil, err
 	}
-	supervisor, err := k3s.NewSupervisor(endpointHost(s.cluster), bundle, certificate)
+	supervisor, err := k3s.NewSupervisor(s.cluster.Spec.ControlPlaneEndpoint.String(), bundle, certificate)
 	if err != nil {
 		return nil, err
 	}
@@ -99,7 +99,7 @@ func (r *Reconciler) bootstrapByCertificate(ctx context.Context, s *scope, bundl
 
 // bootstrapByAnyToken tries the token of the Secret, then those of the servers' bootstrap data.
 func (r *Reconciler) bootstrapByAnyToken(ctx context.Context, s *scope, bundle []byte) (k3s.Bootstrap, error) {
-	supervisor, err := k3s.NewSupervisor(endpointHost(s.cluster), bundle, tls.Certificate{})
+	supervisor, err := k3s.NewSupervisor(s.cluster.Spec.ControlPlaneEndpoint.String(), bundle, tls.Certificate{})
 	if err != nil {
 		return nil, err
 	}

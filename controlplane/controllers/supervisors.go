@@ -45,7 +45,7 @@ func (r *Reconciler) supervisor(s *scope) (*k3s.Supervisor, error) {
 		return nil, errors.New("the Cluster has no control plane endpoint")
 	}
 	return r.supervisors.get(types.NamespacedName{Namespace: s.cluster.Namespace, Name: s.cluster.Name},
-		endpointHost(s.cluster), s.certificates, s.now)
+		s.cluster.Spec.ControlPlaneEndpoint.String(), s.certificates, s.now)
 }
 
 func (c *supervisors) get(cluster types.NamespacedName, endpoint string, set *certs.Set, now time.Time) (*k3s.Supervisor, error) {

@@ -4,9 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"net"
 	"slices"
-	"strconv"
 	"strings"
 
 	corev1 "k8s.io/api/core/v1"
@@ -89,12 +87,6 @@ func (r *Reconciler) listNodes(ctx context.Context, cluster *clusterv1.Cluster, 
 		w.standIn = &standIns.Items[0]
 	}
 	return nil
-}
-
-// endpointHost is the control plane endpoint as host:port.
-func endpointHost(cluster *clusterv1.Cluster) string {
-	endpoint := cluster.Spec.ControlPlaneEndpoint
-	return net.JoinHostPort(endpoint.Host, strconv.Itoa(int(endpoint.Port)))
 }
 
 // nodeOf is the Node of a Machine, or nil.

@@ -11,8 +11,9 @@ import (
 )
 
 func TestClusterctl_RunsThePlugin(t *testing.T) {
-	f := newFixture(t)
-	f.keepCustody(t)
+	f, servers := newServersFixture(t)
+	servers.token = "another-one"
+	servers.start(t)
 	bin := t.TempDir()
 	build, err := exec.Command("go", "build", "-o", filepath.Join(bin, "clusterctl-k3s"), "./cmd/clusterctl-k3s").CombinedOutput()
 	require.NoError(t, err, string(build))
@@ -35,6 +36,9 @@ func TestClusterctl_RunsThePlugin(t *testing.T) {
 	out, code = run("status", "nobody")
 	assert.Equal(t, 2, code, "the plugin's exit code is clusterctl's")
 	assert.Contains(t, out, "there is no Cluster nobody in namespace default")
+	out, code = run("token", "verify", "c", "-n", f.cluster.Namespace)
+	assert.Equal(t, 1, code, out)
+	assert.Contains(t, out, "TokenDrifted")
 	out, code = run("--help")
 	assert.Zero(t, code)
 	assert.Contains(t, out, "clusterctl k3s [command]")

@@ -29,6 +29,8 @@ func TestErrors_SayWhatIsWrongAndWhatToDo(t *testing.T) {
 		"unknown Cluster":       {[]string{"status", "nobody"}, []string{"there is no Cluster nobody in namespace " + f.cluster.Namespace, "-n"}},
 		"unknown control plane": {[]string{"status", "k3cp/nobody"}, []string{"there is no KThreesControlPlane nobody", "-n"}},
 		"other control plane":   {[]string{"status", "kubeadm"}, []string{"Cluster " + f.cluster.Namespace + "/kubeadm", "KubeadmControlPlane"}},
+		"token of nobody":       {[]string{"token", "verify", "nobody"}, []string{"there is no Cluster nobody in namespace " + f.cluster.Namespace, "-n"}},
+		"other kind's token":    {[]string{"token", "verify", "kubeadm"}, []string{"Cluster " + f.cluster.Namespace + "/kubeadm", "KubeadmControlPlane"}},
 		"no Cluster":            {[]string{"status", "k3cp/orphan-control-plane"}, []string{"orphan-control-plane has no Cluster", "spec.controlPlaneRef"}},
 		"a MachineDeployment":   {[]string{"rollout", "restart", "machinedeployment/w"}, []string{"clusterctl alpha rollout"}},
 		"unknown kind":          {[]string{"status", "pod/x"}, []string{`unknown kind "pod"`, "cluster/NAME"}},

@@ -66,6 +66,21 @@ func (f *fixture) keepCustody(t *testing.T) {
 	}))
 }
 
+// change changes a Secret of the cluster.
+func (f *fixture) change(t *testing.T, name string, mutate func(*corev1.Secret)) {
+	t.Helper()
+	secret := testenv.Secret(f.cluster, name, nil)
+	env.Refresh(t, secret)
+	mutate(secret)
+	require.NoError(t, env.Client.Update(context.Background(), secret))
+}
+
+// remove deletes a Secret of the cluster.
+func (f *fixture) remove(t *testing.T, name string) {
+	t.Helper()
+	require.NoError(t, env.Client.Delete(context.Background(), testenv.Secret(f.cluster, name, nil)))
+}
+
 // ran is what a run of the plugin left.
 type ran struct {
 	code     int

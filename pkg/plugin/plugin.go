@@ -1,11 +1,12 @@
-// Package plugin is what "clusterctl k3s" does: it restarts, pauses and resumes the rollout of a control plane, and
-// shows a cluster's servers and what is in custody.
+// Package plugin is what "clusterctl k3s" does: it restarts, pauses and resumes the rollout of a control plane, shows
+// a cluster's servers and what is in custody, and verifies its token.
 //
 // It works with the user's access to the management cluster. Secrets are read, and nothing of their values is printed.
 package plugin
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -15,11 +16,15 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
-// Exit codes, as diff has them; 1 is left for an answer that is no.
+// Exit codes, as diff has them: a program can tell an answer from a failure.
 const (
-	exitDone   = 0
-	exitFailed = 2
+	exitDone = iota
+	exitNo
+	exitFailed
 )
+
+// errNo ends the program with exitNo; what there is to say was printed.
+var errNo = errors.New("the answer is no")
 
 // command is what all the commands share.
 type command struct {
@@ -29,18 +34,23 @@ type command struct {
 	now    func() time.Time
 }
 
-// Run runs the plugin and returns its exit code: 0 when it is done, 2 when it failed.
+// Run runs the plugin and returns its exit code: 0 when it is done, 1 when the answer is no, 2 when it failed.
 func Run(ctx context.Context, args []string, out, errOut io.Writer) int {
 	log.SetLogger(logr.Discard())
 	root := newRoot(out)
 	root.SetArgs(args)
 	root.SetOut(out)
 	root.SetErr(errOut)
-	if err := root.ExecuteContext(ctx); err != nil {
+	err := root.ExecuteContext(ctx)
+	switch {
+	case err == nil:
+		return exitDone
+	case errors.Is(err, errNo):
+		return exitNo
+	default:
 		fmt.Fprintln(errOut, "Error:", err)
 		return exitFailed
 	}
-	return exitDone
 }
 
 func newRoot(out io.Writer) *cobra.Command {
@@ -66,7 +76,7 @@ A control plane is named by its Cluster or by itself:
 	flags.StringVarP(&c.access.namespace, "namespace", "n", "", "The namespace of the Cluster. Empty: that of the context.")
 	flags.StringVarP(&c.output, "output", "o", "", "How to print the result: json, or empty for text.")
 	root.AddCommand(group("rollout", "Restart, pause or resume the rollout of a control plane",
-		c.restart(), c.pause(), c.resume()), c.status())
+		c.restart(), c.pause(), c.resume()), c.status(), group("token", "Verify the join token", c.verify()))
 	return root
 }
 

@@ -130,19 +130,12 @@ func TestStatus_ShowsWhoControlsTheSecretsAndWhenTheyExpire(t *testing.T) {
 func TestStatus_ShowsWhatIsWrongInCustody(t *testing.T) {
 	f := newFixture(t)
 	f.keepCustody(t)
-	ctx := context.Background()
-	change := func(name string, mutate func(*corev1.Secret)) {
-		secret := &corev1.Secret{}
-		require.NoError(t, env.Client.Get(ctx, client.ObjectKey{Namespace: f.cluster.Namespace, Name: name}, secret))
-		mutate(secret)
-		require.NoError(t, env.Client.Update(ctx, secret))
-	}
-	require.NoError(t, env.Client.Delete(ctx, testenv.Secret(f.cluster, "c-token", nil)))
-	change("c-etcd", func(s *corev1.Secret) { s.OwnerReferences = nil })
-	change("c-cca", func(s *corev1.Secret) { s.OwnerReferences[0].UID = "older" })
-	change("c-ca", func(s *corev1.Secret) { s.Data["tls.crt"] = certificateOf(t, time.Now().Add(-time.Hour)) })
-	change("c-proxy", func(s *corev1.Secret) {
-		s.Data["tls.crt"] = certificateOf(t, time.Now().Add(30*24*time.Hour+time.Hour))
+	f.remove(t, "c-token")
+	f.change(t, "c-etcd", func(s *corev1.Secret) { s.OwnerReferences = nil })
+	f.change(t, "c-cca", func(s *corev1.Secret) { s.OwnerReferences[0].UID = "older" })
+	f.change(t, "c-ca", func(s *corev1.Secret) { s.Data["tls.crt"] = bundleOf(newAuthority(t, time.Now().Add(-time.Hour))) })
+	f.change(t, "c-proxy", func(s *corev1.Secret) {
+		s.Data["tls.crt"] = bundleOf(newAuthority(t, time.Now().Add(30*24*time.Hour+time.Hour)))
 	})
 
 	result, r := runJSON[status](t, f, "status", "c")

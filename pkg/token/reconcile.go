@@ -28,20 +28,6 @@ const (
 // retry is when a server is asked again.
 const retry = 30 * time.Second
 
-// Verdict is what the cluster says about a token.
-type Verdict int
-
-const (
-	// Unreachable means that no server could be asked.
-	Unreachable Verdict = iota
-
-	// Accepted means that a server takes the token.
-	Accepted
-
-	// Refused means that a server answered and didn't take the token.
-	Refused
-)
-
 // Input is what [Reconcile] needs.
 type Input struct {
 	// Client reads from the cache and writes.

@@ -209,6 +209,9 @@ func TestReconcile_KeepsMachinesFromATokenThatTheServersRefuse(t *testing.T) {
 		require.Len(t, f.cached.Writes(), step.writes)
 		_, err = lookup()
 		f.requireReason(t, err, step.reason)
+		stored, err := token.Stored(context.Background(), env.Client, client.ObjectKeyFromObject(f.Cluster))
+		require.NoError(t, err)
+		require.True(t, stored.Server == newToken)
 	}
 
 	f.verdicts[newToken] = token.Accepted

@@ -73,15 +73,33 @@ func (Token) LogValue() slog.Value { return slog.StringValue(redacted) }
 // TokenInvalid, and one with a token that the servers refuse, or may refuse, an [*Error] with the reason that
 // [Reconcile] gave.
 func Lookup(ctx context.Context, reader client.Reader, cluster client.ObjectKey) (*Token, error) {
-	secret := &corev1.Secret{}
-	key := client.ObjectKey{Namespace: cluster.Namespace, Name: SecretName(cluster.Name)}
-	if err := reader.Get(ctx, key, secret); err != nil {
-		return nil, fmt.Errorf("reading Secret %s: %w", key.Name, err)
+	secret, err := read(ctx, reader, cluster)
+	if err != nil {
+		return nil, err
 	}
 	if err := checkWithheld(secret); err != nil {
 		return nil, err
 	}
 	return fromSecret(secret)
+}
+
+// Stored reads the token of a cluster as [Lookup] does, and doesn't mind that the control plane holds it back. It is
+// for having the servers judge it, not for machines.
+func Stored(ctx context.Context, reader client.Reader, cluster client.ObjectKey) (*Token, error) {
+	secret, err := read(ctx, reader, cluster)
+	if err != nil {
+		return nil, err
+	}
+	return fromSecret(secret)
+}
+
+func read(ctx context.Context, reader client.Reader, cluster client.ObjectKey) (*corev1.Secret, error) {
+	secret := &corev1.Secret{}
+	key := client.ObjectKey{Namespace: cluster.Namespace, Name: SecretName(cluster.Name)}
+	if err := reader.Get(ctx, key, secret); err != nil {
+		return nil, fmt.Errorf("reading Secret %s: %w", key.Name, err)
+	}
+	return secret, nil
 }
 
 func fromSecret(secret *corev1.Secret) (*Token, error) {
