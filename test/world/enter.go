@@ -45,7 +45,7 @@ const Bridge = "br0"
 var Subnet = netip.MustParsePrefix("10.213.0.0/16")
 
 // Endpoints is the part of Subnet that control plane endpoints come from. There
-// is enough of it for four management clusters.
+// is enough of it for eight management clusters.
 var Endpoints = netip.MustParsePrefix("10.213.255.0/24")
 
 // World is where the calling program runs once Enter has returned.

@@ -193,23 +193,31 @@ func (m *Management) startSandbox(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	endpoints, err := m.endpoints()
+	if err != nil {
+		return err
+	}
 	health := net.JoinHostPort(m.options.Address, "9442")
 	m.Sandbox, err = m.start(ctx, "sandbox-manager", "sandbox-manager", nil, []string{
 		"--kubeconfig=" + kubeconfig, "--health-addr=" + health,
 		"--dir=" + m.Host.Dir, "--log-dir=" + m.Host.LogDir, "--bin-dir=" + m.Host.BinDir, "--assets-dir=" + m.Host.AssetsDir,
 		"--k3s-binary=" + m.Host.K3sBinary, "--k3s-versions=" + strings.Join(m.Host.Versions, ","),
-		"--bridge=" + m.Host.Bridge, "--subnet=" + m.Host.Subnet.String(), "--endpoints=" + m.endpoints().String(),
+		"--bridge=" + m.Host.Bridge, "--subnet=" + m.Host.Subnet.String(), "--endpoints=" + endpoints.String(),
 		"--restart-delay=" + m.Host.RestartDelay.String(),
 	}, func(ctx context.Context) error { return getOK(ctx, "http://"+health+"/readyz") })
 	return err
 }
 
-// endpoints are a quarter of the world's, since each provider knows only of its
+// endpoints are an eighth of the world's, since each provider knows only of its
 // own: a cluster that is moved keeps its endpoint.
-func (m *Management) endpoints() netip.Prefix {
+func (m *Management) endpoints() (netip.Prefix, error) {
+	nth := net.ParseIP(m.options.Address).To4()[3]
+	if nth < 1 || nth > 8 {
+		return netip.Prefix{}, fmt.Errorf("a world has endpoints for eight management clusters, and none for the one at %s", m.options.Address)
+	}
 	first := Endpoints.Masked().Addr().As4()
-	first[3] = 64 * (net.ParseIP(m.options.Address).To4()[3] - 1)
-	return netip.PrefixFrom(netip.AddrFrom4(first), 26)
+	first[3] = 32 * (nth - 1)
+	return netip.PrefixFrom(netip.AddrFrom4(first), 27), nil
 }
 
 // startOperator installs the components of both providers, as their users do,
