@@ -5,6 +5,7 @@ package e2e
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"maps"
 	"testing"
@@ -13,9 +14,11 @@ import (
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
 	"github.com/capk3s/capk3s/test/world"
 )
 
@@ -36,12 +39,14 @@ type keepsakes struct {
 	names []string
 	// machines are the names of all Machines, each with its provider ID and Node.
 	machines map[string]string
+	// nodes are the names of all Nodes with their UIDs: a server that founds or joins anew has another one.
+	nodes map[string]types.UID
 }
 
 // keepsakes are taken from a cluster at rest.
 func (c *cluster) keepsakes() keepsakes {
 	c.t.Helper()
-	k := keepsakes{secrets: map[string]map[string][]byte{}, machines: map[string]string{}}
+	k := keepsakes{secrets: map[string]map[string][]byte{}, machines: map[string]string{}, nodes: map[string]types.UID{}}
 	for _, suffix := range []string{"token", "root", "ca", "cca", "etcd", "etcd-peer", "proxy", "sa"} {
 		k.secrets[c.name+"-"+suffix] = c.secret(c.name + "-" + suffix).Data
 	}
@@ -52,6 +57,11 @@ func (c *cluster) keepsakes() keepsakes {
 	}
 	for _, machine := range c.machines() {
 		k.machines[machine.Name] = machine.Spec.ProviderID + " " + machine.Status.NodeRef.Name
+	}
+	nodes, _, err := c.nodesAndMembers(context.Background())
+	require.NoError(c.t, err)
+	for i := range nodes {
+		k.nodes[nodes[i].Name] = nodes[i].UID
 	}
 	return k
 }
@@ -64,19 +74,55 @@ func (c *cluster) secret(name string) *corev1.Secret {
 }
 
 // requireKept checks that token and CAs are the same bytes and have one owner, that there are no other Secrets than
-// before, and that the Machines are the same.
+// before, and that the Machines and Nodes are the same.
 func (c *cluster) requireKept(before keepsakes) {
 	c.t.Helper()
 	require.NoError(c.t, c.checkSecrets(context.Background(), before.secrets))
 	after := c.keepsakes()
 	assert.ElementsMatch(c.t, before.names, after.names)
 	assert.Equal(c.t, before.machines, after.machines)
+	assert.Equal(c.t, before.nodes, after.nodes)
 }
 
-// awaitOwned waits until the control plane at rest owns the token and the CAs.
+// requireGrown checks that more servers and workers came beside those of before, with the same token and CAs.
+func (c *cluster) requireGrown(before keepsakes) {
+	c.t.Helper()
+	require.NoError(c.t, c.checkSecrets(context.Background(), before.secrets))
+	after := c.keepsakes()
+	assert.Subset(c.t, after.machines, before.machines)
+	assert.Subset(c.t, after.nodes, before.nodes)
+}
+
+// awaitOwned waits until the control plane at rest owns the token and the CAs, and every other Secret has its
+// controller.
 func (c *cluster) awaitOwned(before keepsakes) {
 	c.t.Helper()
-	c.eventually("token and CAs are owned", func(ctx context.Context) error { return c.checkSecrets(ctx, before.secrets) })
+	c.eventually("all Secrets are owned", func(ctx context.Context) error {
+		return errors.Join(c.checkSecrets(ctx, before.secrets), c.checkControllers(ctx))
+	})
+}
+
+// checkControllers looks for the controller of each Secret, which can't have two: the control plane or a config that
+// exists.
+func (c *cluster) checkControllers(ctx context.Context) error {
+	owners := map[types.UID]bool{c.controlPlane().UID: true}
+	configs := &bootstrapv1.KThreesConfigList{}
+	if err := c.at.Client.List(ctx, configs, client.InNamespace(c.namespace)); err != nil {
+		return err
+	}
+	for i := range configs.Items {
+		owners[configs.Items[i].UID] = true
+	}
+	secrets := &corev1.SecretList{}
+	if err := c.at.Client.List(ctx, secrets, client.InNamespace(c.namespace)); err != nil {
+		return err
+	}
+	for i := range secrets.Items {
+		if owner := metav1.GetControllerOf(&secrets.Items[i]); owner == nil || !owners[owner.UID] {
+			return fmt.Errorf("controller of Secret %s: %v", secrets.Items[i].Name, owner)
+		}
+	}
+	return nil
 }
 
 // checkSecrets compares the data of Secrets with what they were, and looks for the control plane as the one owner.

@@ -34,7 +34,7 @@ func TestMove_ThereAndBackChangesNothing(t *testing.T) {
 	}
 	c.scale(3, 2)
 	c.awaitSettled(3, 2)
-	c.requireCustody(before.secrets[c.name+"-token"]["value"])
+	c.requireGrown(before)
 }
 
 // move has clusterctl move the cluster and checks that nothing stays behind.
