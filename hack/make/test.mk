@@ -5,8 +5,12 @@ NESTED_MODULES := test/k3s
 # Packages are tested two at a time: many start a kube-apiserver.
 GO_TEST := go test -p 2 -timeout 30m $(GO_TEST_FLAGS)
 
+# Without cgo, kine in test/k3s has SQLite in pure Go, and no C compiler is asked for. The race detector needs cgo.
+NESTED_CGO := CGO_ENABLED=$(if $(findstring -race,$(GO_TEST_FLAGS)),1,0)
+
 # $(call each_module,COMMAND): runs the command in every nested module, stops at the first failure.
-each_module = @for module in $(NESTED_MODULES); do (cd $$module && echo "in $$module: $(1)" && $(1)) || exit 1; done
+each_module = @for module in $(NESTED_MODULES); do \
+	(cd $$module && export $(NESTED_CGO) && echo "in $$module: $(1)" && $(1)) || exit 1; done
 
 # The end-to-end tests mostly wait for machines, and so the rest runs beside them; those that measure run alone.
 .PHONY: test
@@ -67,7 +71,7 @@ override K3S_BINARY := $(abspath $(K3S_BINARY))
 
 .PHONY: conformance
 conformance: deps test-binaries ## Compare the K3s emulator, or K3S_BINARY=/path/to/k3s, with what K3s does
-	cd test/k3s && K3S_BINARY=$(K3S_BINARY) go test -tags conformance -count=1 -timeout 30m $(GO_TEST_FLAGS) ./conformance/...
+	cd test/k3s && $(NESTED_CGO) K3S_BINARY=$(K3S_BINARY) go test -tags conformance -count=1 -timeout 30m $(GO_TEST_FLAGS) ./conformance/...
 
 .PHONY: bench
 bench: deps test-binaries ## Print sizes of bootstrap data, requests of an idle cluster, memory and delays

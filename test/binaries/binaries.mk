@@ -64,7 +64,7 @@ test-binaries: $(CAPI_STAMP) $(CAPI_COMPONENTS) $(CERT_MANAGER_CRDS) test-binari
 .PHONY: test-binaries-repo
 test-binaries-repo:
 	@mkdir -p $(TEST_BIN)
-	cd test/k3s && go build -o $(TEST_BIN)/k3s-emulator ./cmd/k3s-emulator
+	cd test/k3s && CGO_ENABLED=0 go build -o $(TEST_BIN)/k3s-emulator ./cmd/k3s-emulator
 	go build -o $(TEST_BIN)/ ./test/sandbox/cmd/sandbox-manager ./test/sandbox/cmd/sandbox-machine
 	go build -o $(TEST_BIN)/capk3s-manager .
 

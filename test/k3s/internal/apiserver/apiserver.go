@@ -21,7 +21,7 @@ import (
 	"github.com/sirupsen/logrus"
 
 	"github.com/capk3s/capk3s/test/k3s/internal/config"
-	"github.com/capk3s/capk3s/test/k3s/internal/etcd"
+	"github.com/capk3s/capk3s/test/k3s/internal/datastore"
 	"github.com/capk3s/capk3s/test/k3s/internal/pki"
 )
 
@@ -62,7 +62,7 @@ type Server struct {
 }
 
 // New prepares kube-apiserver with as few features as the tests need.
-func New(cfg *config.Config, files pki.Files) (*Server, error) {
+func New(cfg *config.Config, files pki.Files, store datastore.Access) (*Server, error) {
 	binary, err := Binary()
 	if err != nil {
 		return nil, err
@@ -74,7 +74,7 @@ func New(cfg *config.Config, files pki.Files) (*Server, error) {
 	}
 	return &Server{
 		URL:     fmt.Sprintf("https://127.0.0.1:%d", control.APIServerPort),
-		args:    arguments(cfg, files),
+		args:    arguments(cfg, files, store),
 		binary:  binary,
 		probe:   &http.Client{Timeout: 5 * time.Second, Transport: transport},
 		stopped: make(chan struct{}),
@@ -97,9 +97,8 @@ func adminTransport(files pki.Files) (*http.Transport, error) {
 	}}, nil
 }
 
-func arguments(cfg *config.Config, files pki.Files) []string {
+func arguments(cfg *config.Config, files pki.Files, store datastore.Access) []string {
 	control := &cfg.Server.Control
-	etcdCert, etcdKey := files.Leaf("etcd/client")
 	cert, key := files.Leaf("serving-kube-apiserver")
 	values := [][2]string{
 		{"bind-address", "127.0.0.1"},
@@ -107,10 +106,10 @@ func arguments(cfg *config.Config, files pki.Files) []string {
 		{"advertise-address", control.AdvertiseIP},
 		{"tls-cert-file", cert},
 		{"tls-private-key-file", key},
-		{"etcd-servers", etcd.Endpoint},
-		{"etcd-cafile", files.ETCDServerCA},
-		{"etcd-certfile", etcdCert},
-		{"etcd-keyfile", etcdKey},
+		{"etcd-servers", strings.Join(store.Servers, ",")},
+		{"etcd-cafile", store.CAFile},
+		{"etcd-certfile", store.CertFile},
+		{"etcd-keyfile", store.KeyFile},
 		{"client-ca-file", files.ClientCA},
 		{"requestheader-client-ca-file", files.RequestHeaderCA},
 		{"requestheader-allowed-names", "system:auth-proxy"},

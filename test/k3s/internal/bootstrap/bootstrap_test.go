@@ -37,9 +37,11 @@ func TestOpen_TellsAnotherTokenFromNoData(t *testing.T) {
 	assert.Equal(t, "x", string(data["ServerCA"].Content))
 	_, err = Open(entries, "def")
 	assert.ErrorIs(t, err, ErrOtherToken)
-	data, err = Open(nil, "abc")
-	assert.NoError(t, err)
-	assert.Nil(t, data)
+	for name, entries := range map[string]map[string][]byte{"nothing": nil, "claimed": {Key("abc"): nil}} {
+		data, err = Open(entries, "abc")
+		assert.NoError(t, err, name)
+		assert.Nil(t, data, name)
+	}
 }
 
 // onDisk makes a server's shared files, all with the same time.

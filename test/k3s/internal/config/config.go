@@ -59,9 +59,12 @@ type Config struct {
 type Server struct {
 	// Control is what the server tells others about itself.
 	Control Control
-	// ClusterReset and DatastoreEndpoint are kept so that they can be refused.
-	ClusterReset      bool
-	DatastoreEndpoint string
+	// ClusterReset is kept so that it can be refused.
+	ClusterReset bool
+	// DatastoreEndpoint names a datastore outside of the server; empty for its
+	// own. The files are for the connection to it, and may be empty.
+	DatastoreEndpoint                                    string
+	DatastoreCAFile, DatastoreCertFile, DatastoreKeyFile string
 	// APIServerArgs and EtcdArgs are `key=value` pairs.
 	APIServerArgs, EtcdArgs []string
 	// ExposeEtcdMetrics serves etcd's metrics on the node's address too.
@@ -180,6 +183,9 @@ func newServer(parsed *flags, cfg *Config, baseName string) (*Server, error) {
 		Control:           *control,
 		ClusterReset:      parsed.bool("cluster-reset"),
 		DatastoreEndpoint: parsed.str("datastore-endpoint"),
+		DatastoreCAFile:   parsed.str("datastore-cafile"),
+		DatastoreCertFile: parsed.str("datastore-certfile"),
+		DatastoreKeyFile:  parsed.str("datastore-keyfile"),
 		APIServerArgs:     parsed.list("kube-apiserver-arg"),
 		EtcdArgs:          parsed.list("etcd-arg"),
 		ExposeEtcdMetrics: parsed.bool("etcd-expose-metrics"),

@@ -64,7 +64,7 @@ func (c *Controllers) Start(ctx context.Context) {
 	go c.publishAddress(ctx)
 	go c.publishServingCertificate(ctx)
 	go c.watchNodes(ctx, "control-plane-label", c.labelOwnNode)
-	if !c.etcd.Standalone() {
+	if c.etcd.Managed() {
 		go c.watchNodes(ctx, "managed-etcd-metadata-controller", c.labelEtcdNode)
 	}
 	c.elect(ctx, "k3s", k3sTimes, func(ctx context.Context) {
@@ -72,7 +72,7 @@ func (c *Controllers) Start(ctx context.Context) {
 		c.collectPasswords(ctx)
 	})
 	c.elect(ctx, "kube-controller-manager", kubernetesTimes, c.followNodes)
-	if !c.etcd.Standalone() {
+	if c.etcd.Managed() {
 		c.elect(ctx, "k3s-etcd", k3sTimes, func(ctx context.Context) {
 			c.watchNodes(ctx, "managed-etcd-controller", c.syncMember)
 		})

@@ -27,7 +27,7 @@ var (
 // server that loses a lease that it held ends, as K3s does. SQLite has one
 // server, and no elections.
 func (c *Controllers) elect(ctx context.Context, name string, times electionTimes, run func(context.Context)) {
-	if c.etcd.Standalone() {
+	if !c.etcd.Shared() {
 		go run(ctx)
 		return
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/capk3s/capk3s/test/k3s/internal/client"
 	"github.com/capk3s/capk3s/test/k3s/internal/config"
+	"github.com/capk3s/capk3s/test/k3s/internal/datastore"
 	"github.com/capk3s/capk3s/test/k3s/internal/pki"
 )
 
@@ -39,6 +40,8 @@ type Options struct {
 	Files pki.Files
 	// Standalone stands in for SQLite: one member, never joined by others.
 	Standalone bool
+	// External is used in the place of an etcd of its own; nil for none.
+	External *datastore.External
 	// ExtraArgs are `key=value` pairs for etcd's configuration file.
 	ExtraArgs []string
 	// ExposeMetrics serves metrics on the node's address too.
@@ -85,6 +88,10 @@ func New(opts Options) (*Server, error) {
 		address: opts.Control.PrivateIP,
 		events:  &eventLog{path: EventLogFile},
 		stopped: make(chan struct{}),
+	}
+	if opts.External != nil {
+		s.client = opts.External.Client
+		return s, nil
 	}
 	if opts.Standalone {
 		s.dir = StandaloneDir(opts.Control.DataDir)
@@ -161,8 +168,25 @@ func (s *Server) Address() string { return s.address }
 // Client talks to this machine's own member.
 func (s *Server) Client() *clientv3.Client { return s.client }
 
-// Standalone tells whether this is the stand-in for SQLite.
-func (s *Server) Standalone() bool { return s.opts.Standalone }
+// Managed tells whether this is an etcd of the server's own, with members.
+func (s *Server) Managed() bool { return !s.opts.Standalone && s.opts.External == nil }
+
+// Shared tells whether other servers may use the same datastore.
+func (s *Server) Shared() bool {
+	if s.opts.External != nil {
+		return s.opts.External.Shared
+	}
+	return !s.opts.Standalone
+}
+
+// Access is how kube-apiserver reaches the datastore.
+func (s *Server) Access() datastore.Access {
+	if s.opts.External != nil {
+		return s.opts.External.Access
+	}
+	cert, key := s.opts.Files.Leaf("etcd/client")
+	return datastore.Access{Servers: []string{Endpoint}, CAFile: s.opts.Files.ETCDServerCA, CertFile: cert, KeyFile: key}
+}
 
 func (s *Server) peerURL() string   { return "https://" + s.address + ":2380" }
 func (s *Server) clientURL() string { return "https://" + s.address + ":2379" }
@@ -195,8 +219,11 @@ func (s *Server) newClient(endpoints ...string) (*clientv3.Client, error) {
 }
 
 // Start brings etcd up: with the data it has, as a new cluster, or, if join is
-// given, as a new member in the background.
+// given, as a new member in the background. A datastore outside runs already.
 func (s *Server) Start(ctx context.Context, join *client.Client) error {
+	if s.opts.External != nil {
+		return nil
+	}
 	if !s.opts.Standalone {
 		go s.manageMembers(ctx)
 	}
@@ -271,10 +298,15 @@ func (s *Server) Wait(atMost time.Duration) {
 	}
 }
 
-// Test returns nil if this machine's etcd is a voting member with a leader.
+// Test returns nil if this machine's etcd is a voting member with a leader, or
+// the datastore outside answers.
 func (s *Server) Test(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, testTimeout)
 	defer cancel()
+	if s.opts.External != nil {
+		_, err := s.client.Get(ctx, "/registry/health")
+		return err
+	}
 	status, err := s.client.Status(ctx, Endpoint)
 	if err != nil {
 		return err

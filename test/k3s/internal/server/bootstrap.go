@@ -1,6 +1,7 @@
 package server
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -17,10 +18,14 @@ import (
 )
 
 // loadBootstrap brings the shared files of the cluster to disk: from the server
-// that is joined, or from what this server knew when it last ran.
-func (s *server) loadBootstrap() error {
+// that is joined, from what this server knew when it last ran, or from the
+// datastore outside.
+func (s *server) loadBootstrap(ctx context.Context) error {
 	if s.standalone {
 		return nil
+	}
+	if s.external != nil {
+		return s.sharedBootstrap(ctx)
 	}
 	if etcd.IsInitialized(s.cfg.ServerDir()) {
 		logrus.Infof("Managed etcd cluster bootstrap already complete and initialized")
@@ -36,6 +41,20 @@ func (s *server) loadBootstrap() error {
 	logrus.Infof("Managed etcd cluster not yet initialized")
 	data, err := s.remoteBootstrap()
 	if err != nil {
+		return err
+	}
+	return reconcileFiles(data, s)
+}
+
+// sharedBootstrap brings the files from the datastore that all servers share; a
+// server URL counts for nothing. The first server finds none, and makes them.
+func (s *server) sharedBootstrap(ctx context.Context) error {
+	password, err := s.ownPassword()
+	if err != nil || password == "" {
+		return err
+	}
+	data, err := bootstrap.Claim(ctx, s.external.Client, password)
+	if err != nil || data == nil {
 		return err
 	}
 	return reconcileFiles(data, s)

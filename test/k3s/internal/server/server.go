@@ -21,6 +21,7 @@ import (
 	"github.com/capk3s/capk3s/test/k3s/internal/client"
 	"github.com/capk3s/capk3s/test/k3s/internal/config"
 	"github.com/capk3s/capk3s/test/k3s/internal/controllers"
+	"github.com/capk3s/capk3s/test/k3s/internal/datastore"
 	"github.com/capk3s/capk3s/test/k3s/internal/etcd"
 	"github.com/capk3s/capk3s/test/k3s/internal/passwd"
 	"github.com/capk3s/capk3s/test/k3s/internal/pki"
@@ -42,6 +43,7 @@ type server struct {
 	cfg        *config.Config
 	files      pki.Files
 	standalone bool
+	external   *datastore.External
 	join       *client.Client
 	passwords  *passwd.File
 
@@ -85,18 +87,18 @@ type fatalError struct{ error }
 
 // prepare does what happens before anything runs.
 func (s *server) prepare(ctx context.Context, cancel context.CancelCauseFunc) error {
-	if s.cfg.Server.ClusterReset || s.cfg.Server.DatastoreEndpoint != "" {
-		return fmt.Errorf("cluster-reset, datastore-endpoint: %w", config.ErrNotEmulated)
+	if s.cfg.Server.ClusterReset {
+		return fmt.Errorf("cluster-reset: %w", config.ErrNotEmulated)
 	}
 	for _, dir := range []string{s.files.CredDir, s.files.EtcdTLSDir} {
 		if err := os.MkdirAll(dir, 0o700); err != nil {
 			return err
 		}
 	}
-	if err := s.chooseDatastore(); err != nil {
+	if err := s.chooseDatastore(ctx); err != nil {
 		return err
 	}
-	if err := s.loadBootstrap(); err != nil {
+	if err := s.loadBootstrap(ctx); err != nil {
 		return fmt.Errorf("failed to bootstrap cluster data: %w", err)
 	}
 	if err := s.generateFiles(); err != nil {
@@ -108,9 +110,15 @@ func (s *server) prepare(ctx context.Context, cancel context.CancelCauseFunc) er
 	return nil
 }
 
-// chooseDatastore is K3s' choice between etcd and SQLite: what was there before
-// wins, and a server URL without a token isn't a join.
-func (s *server) chooseDatastore() error {
+// chooseDatastore is K3s' choice. One that is named is used; between etcd and
+// SQLite, what was there before wins, and a server URL without a token isn't a
+// join.
+func (s *server) chooseDatastore(ctx context.Context) error {
+	if s.cfg.Server.DatastoreEndpoint != "" {
+		var err error
+		s.external, err = datastore.Open(ctx, s.cfg.Server, s.cfg.ServerDir())
+		return err
+	}
 	dir := s.cfg.ServerDir()
 	wantsEtcd := s.cfg.Server.Control.ClusterInit || (s.cfg.Token != "" && s.cfg.JoinURL != "")
 	s.standalone = !etcd.IsInitialized(dir) && !wantsEtcd
@@ -136,6 +144,7 @@ func (s *server) listen(ctx context.Context, cancel context.CancelCauseFunc) err
 		Control:       &s.cfg.Server.Control,
 		Files:         s.files,
 		Standalone:    s.standalone,
+		External:      s.external,
 		ExtraArgs:     s.cfg.Server.EtcdArgs,
 		ExposeMetrics: s.cfg.Server.ExposeEtcdMetrics,
 		LearnerTick:   tick,
@@ -201,7 +210,7 @@ func (s *server) bringUp(ctx context.Context, cancel context.CancelCauseFunc) er
 			return fmt.Errorf("failed to save bootstrap data: %w", err)
 		}
 	}
-	api, err := apiserver.New(s.cfg, s.files)
+	api, err := apiserver.New(s.cfg, s.files, s.etcd.Access())
 	if err != nil {
 		return err
 	}

@@ -108,7 +108,7 @@ func (s *Supervisor) apiServer(w http.ResponseWriter, r *http.Request) {
 
 // dbInfo lists etcd's members.
 func (s *Supervisor) dbInfo(w http.ResponseWriter, r *http.Request, _ *identity) {
-	if s.etcd.Standalone() {
+	if !s.etcd.Managed() {
 		sendError(w, r, http.StatusBadRequest, errors.New("etcd datastore disabled"))
 		return
 	}
@@ -127,7 +127,7 @@ func (s *Supervisor) dbInfo(w http.ResponseWriter, r *http.Request, _ *identity)
 // serverBootstrap hands out the shared files: as stored in the cluster if the
 // password opens them, else as they lie on disk.
 func (s *Supervisor) serverBootstrap(w http.ResponseWriter, r *http.Request, _ *identity) {
-	if s.etcd.Standalone() {
+	if !s.etcd.Managed() {
 		logrus.Warnf("Received HTTP bootstrap request from %s, but embedded etcd is not enabled.", r.RemoteAddr)
 		sendError(w, r, http.StatusBadRequest, errors.New("etcd disabled"))
 		return
