@@ -105,11 +105,13 @@ func ownLabels(s *scope) map[string]string {
 	}
 }
 
-// machineAnnotations are the user's, the hook that holds back the deletion, the remediation that a replacement is
-// for, and the recorded etcd member. A hook that was taken off a deleting Machine stays off.
+// machineAnnotations are the user's, the hook that holds back the deletion for etcd's sake, the remediation that a
+// replacement is for, and the recorded etcd member. A hook that was taken off a deleting Machine stays off.
 func machineAnnotations(s *scope, existing *clusterv1.Machine) map[string]string {
 	annotations := copyMap(s.controlPlane.Spec.MachineTemplate.ObjectMeta.Annotations)
-	annotations[controlplanev1.PreTerminateHookAnnotation] = ""
+	if s.embeddedEtcd() {
+		annotations[controlplanev1.PreTerminateHookAnnotation] = ""
+	}
 	if existing == nil {
 		if owed := s.controlPlane.Annotations[controlplanev1.RemediationInProgressAnnotation]; owed != "" {
 			annotations[controlplanev1.RemediationForAnnotation] = owed

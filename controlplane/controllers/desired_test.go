@@ -95,3 +95,17 @@ func TestDesiredMachine_SaysWhatClusterAPIFillsIn(t *testing.T) {
 	require.NoError(t, (&admission.Machine{}).Default(context.Background(), filledIn))
 	assert.Equal(t, desired, filledIn)
 }
+
+// What holds back a deletion until etcd has let go of the server has no place where there is no etcd.
+func TestDesiredMachine_HasNothingOfEtcdWithAnExternalDatastore(t *testing.T) {
+	s := newScope(1)
+	existing := s.machines["m0"]
+	desired := desiredMachine(s, nil, identityOf(existing))
+	require.Contains(t, desired.Annotations, controlplanev1.PreTerminateHookAnnotation)
+	require.NotEmpty(t, desired.Spec.ReadinessGates)
+
+	s.controlPlane.Spec.KThreesConfigSpec.ServerConfig.Datastore.Endpoint = "postgres://db/k3s"
+	desired = desiredMachine(s, nil, identityOf(existing))
+	assert.NotContains(t, desired.Annotations, controlplanev1.PreTerminateHookAnnotation)
+	assert.Empty(t, desired.Spec.ReadinessGates)
+}

@@ -21,7 +21,7 @@ const (
 	AllowInitAnnotation = "controlplane.cluster.x-k8s.io/k3s-allow-init"
 
 	// PreTerminateHookAnnotation on each control plane Machine holds back the deletion of its infrastructure until
-	// its etcd member was removed.
+	// its etcd member was removed. Servers with an external datastore don't have it.
 	PreTerminateHookAnnotation = clusterv1.PreTerminateDeleteHookAnnotationPrefix + "/k3s-etcd"
 
 	// EtcdMemberAnnotation on a control plane Machine records the name of its etcd member.
