@@ -10,6 +10,7 @@ missing=""
 for entry in $needed; do
 	command -v "${entry%%:*}" >/dev/null 2>&1 || missing="$missing ${entry##*:}"
 done
+ls /usr/lib/postgresql/*/bin/postgres >/dev/null 2>&1 || missing="$missing postgresql"
 [ -e /etc/ssl/certs/ca-certificates.crt ] || missing="$missing ca-certificates"
 
 [ -n "$missing" ] || exit 0

@@ -41,7 +41,9 @@ type cluster struct {
 	namespace string
 	name      string
 	// version that the cluster is created with.
-	version  string
+	version string
+	// external says that the servers have a datastore outside, and no etcd members.
+	external bool
 	workload *world.Workload
 }
 
@@ -190,21 +192,25 @@ func (c *cluster) checkWorkload(ctx context.Context, servers, workers int) error
 			voters++
 		}
 	}
-	if gotServers != servers || gotWorkers != workers || voters != servers || len(members) != servers {
+	wantMembers := servers
+	if c.external {
+		wantMembers = 0
+	}
+	if gotServers != servers || gotWorkers != workers || voters != wantMembers || len(members) != wantMembers {
 		return fmt.Errorf("workload: %d servers, %d workers, %d voters of %d members", gotServers, gotWorkers, voters, len(members))
 	}
 	return nil
 }
 
-// nodesAndMembers reads the workload's Nodes and etcd's members.
+// nodesAndMembers reads the workload's Nodes and etcd's members, which a datastore outside doesn't have.
 func (c *cluster) nodesAndMembers(ctx context.Context) ([]corev1.Node, []k3s.Member, error) {
 	w, err := c.connect(ctx)
 	if err != nil {
 		return nil, nil, err
 	}
 	nodes, err := w.Nodes(ctx)
-	if err != nil {
-		return nil, nil, err
+	if err != nil || c.external {
+		return nodes, nil, err
 	}
 	members, err := w.Members(ctx)
 	return nodes, members, err
