@@ -52,7 +52,7 @@ GO_TEST_E2E := go test -tags e2e -count=1 -timeout 45m
 # Without the chaos run, in which a Node that stands in for an orphan was seen to stay.
 .PHONY: test-e2e-shared
 test-e2e-shared: deps test-binaries
-	$(GO_TEST_E2E) -skip '$(MEASUREMENTS)|^TestChaos_' -parallel 3 $(GO_TEST_FLAGS) ./test/e2e/...
+	$(GO_TEST_E2E) -skip '$(MEASUREMENTS)|^TestChaos_' -parallel 3 $(GO_TEST_FLAGS) ./test/e2e/... -unused-permissions
 
 .PHONY: test-e2e-measured
 test-e2e-measured: deps test-binaries

@@ -84,10 +84,19 @@ func (c *cluster) measureNotReady() time.Duration {
 	return 0
 }
 
-// residentMegabytes is the operator's resident memory.
+// residentMegabytes is the resident memory of the operator's two processes.
 func residentMegabytes(t testing.TB) float64 {
 	t.Helper()
-	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", management.Operator.PID()))
+	sum := 0.0
+	for _, pod := range management.Operator() {
+		sum += residentMegabytesOf(t, pod.PID())
+	}
+	return sum
+}
+
+func residentMegabytesOf(t testing.TB, pid int) float64 {
+	t.Helper()
+	status, err := os.ReadFile(fmt.Sprintf("/proc/%d/status", pid))
 	require.NoError(t, err)
 	_, rest, found := strings.Cut(string(status), "VmRSS:")
 	require.True(t, found)

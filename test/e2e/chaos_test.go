@@ -69,7 +69,9 @@ func (c *cluster) perform(o chaos.Operation) {
 	begun()
 	if o.Crash != "" {
 		time.Sleep(o.After) // a part of the operation, like the pause of a server
-		require.NoErrorf(c.t, c.programOf(o.Crash).Crash(ctx), "killing %s", o.Crash)
+		for _, process := range c.programOf(o.Crash) {
+			require.NoErrorf(c.t, process.Crash(ctx), "killing %s", process.Name)
+		}
 	}
 	ended()
 }
@@ -131,8 +133,10 @@ func (c *cluster) pauseServer(ctx context.Context, o chaos.Operation) {
 	require.NoError(c.t, back(ctx))
 }
 
-func (c *cluster) programOf(program chaos.Program) *world.Process {
-	return map[chaos.Program]*world.Process{
-		chaos.Operator: c.at.Operator, chaos.APIServer: c.at.APIServer, chaos.Core: c.at.Core,
+// programOf is the processes of a program; the operator has one a provider.
+func (c *cluster) programOf(program chaos.Program) []*world.Process {
+	return map[chaos.Program][]*world.Process{
+		chaos.Operator:  {c.at.Bootstrap.Process, c.at.ControlPlane.Process},
+		chaos.APIServer: {c.at.APIServer}, chaos.Core: {c.at.Core},
 	}[program]
 }

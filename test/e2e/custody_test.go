@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"maps"
+	"sync"
 	"testing"
 
 	"github.com/stretchr/testify/assert"
@@ -22,12 +23,21 @@ import (
 	"github.com/capk3s/capk3s/test/world"
 )
 
+// others are the management clusters besides the shared one.
+var others struct {
+	sync.Mutex
+	started []*world.Management
+}
+
 // startManagement starts the nth management cluster of the world, the shared one being the first.
 func startManagement(t *testing.T, n int, name string) *world.Management {
 	t.Helper()
-	m, err := here.StartManagement(t.Context(), world.ManagementOptions{Name: name, Address: fmt.Sprintf("127.0.0.%d", n)})
+	m, err := here.StartManagement(t.Context(), world.ManagementOptions{Name: name, Address: world.ManagementAddress(n)})
 	require.NoError(t, err)
 	t.Cleanup(m.Stop)
+	others.Lock()
+	defer others.Unlock()
+	others.started = append(others.started, m)
 	return m
 }
 

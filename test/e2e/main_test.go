@@ -36,6 +36,14 @@ func TestMain(m *testing.M) {
 		os.Exit(1)
 	}
 	code := m.Run()
+	problems, err := checkPermissions(context.Background(), code == 0)
+	if err != nil {
+		problems = append(problems, err.Error())
+	}
+	for _, problem := range problems {
+		fmt.Println("FAIL: permissions:", problem)
+		code = 1
+	}
 	management.Stop()
 	os.Exit(code)
 }

@@ -14,12 +14,17 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// auditPolicy records every request once, when it is answered.
+// auditPolicy records every request once, when it is answered: a watch when it
+// begins, since it may last longer than a test.
 var auditPolicy = []byte(`apiVersion: audit.k8s.io/v1
 kind: Policy
-omitStages: [RequestReceived, ResponseStarted, Panic]
+omitStages: [RequestReceived, Panic]
 rules:
 - level: Metadata
+  verbs: [watch]
+  omitStages: [ResponseComplete]
+- level: Metadata
+  omitStages: [ResponseStarted]
 `)
 
 // controllers are those of kube-controller-manager that a management cluster
@@ -56,6 +61,7 @@ func (m *Management) startAPIServer(ctx context.Context) error {
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file=" + m.path("sa.key"), "--service-account-signing-key-file=" + m.path("sa.key"),
 		"--audit-policy-file=" + m.path("audit.yaml"), "--audit-log-path=" + m.AuditLog,
+		"--audit-log-maxsize=10000", // never begun anew: ReadAuditLog reads all of it
 	}, func(ctx context.Context) error {
 		_, err := clientset.RESTClient().Get().AbsPath("/readyz").DoRaw(ctx)
 		return err

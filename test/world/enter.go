@@ -16,6 +16,7 @@ import (
 	"os/signal"
 	"path/filepath"
 	"strings"
+	"sync/atomic"
 	"syscall"
 )
 
@@ -38,7 +39,7 @@ func PIDFile(path string) Option { return func(s *settings) { s.pidFile = path }
 
 // Bridge is the name of the world's bridge, Subnet its network. The bridge has
 // the first address; machines get those that follow, control plane endpoints
-// those of the last /24.
+// those of the last /24; the two before are for pods and management clusters.
 const Bridge = "br0"
 
 // Subnet of the bridge. Each world has it to itself.
@@ -54,6 +55,9 @@ type World struct {
 	Dir string
 	// LogDir is for logs. It outlives the world if CAPK3S_LOGS names a folder.
 	LogDir string
+
+	// pods is the number of pods that were run.
+	pods atomic.Int32
 }
 
 // Enter has the calling program go on in a world of its own. To be called first

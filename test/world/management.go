@@ -7,7 +7,9 @@ import (
 	"fmt"
 	"net"
 	"os"
+	"os/exec"
 	"path/filepath"
+	"strconv"
 	"strings"
 
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
@@ -30,8 +32,9 @@ type ManagementOptions struct {
 	// Name is used for its folders; default "management". Several management
 	// clusters in one world need a name each.
 	Name string
-	// Address is the loopback address that its programs listen on; default
-	// 127.0.0.1. Several management clusters in one world need one each.
+	// Address is what its programs listen on, one that ManagementAddress
+	// returned; default the first. Several management clusters in one world need
+	// one each.
 	Address string
 	// OperatorArgs are added to the operator's command line.
 	OperatorArgs []string
@@ -64,7 +67,10 @@ type Management struct {
 
 	// The programs; each can be stopped, killed and started again. etcd keeps
 	// what the API server stored.
-	Etcd, APIServer, ControllerManager, Core, Sandbox, Operator *Process
+	Etcd, APIServer, ControllerManager, Core, Sandbox *Process
+
+	// The pods of the operator's two providers.
+	Bootstrap, ControlPlane *Pod
 
 	world   *World
 	options ManagementOptions
@@ -82,7 +88,7 @@ func (w *World) StartManagement(ctx context.Context, options ManagementOptions) 
 		options.Name = "management"
 	}
 	if options.Address == "" {
-		options.Address = "127.0.0.1"
+		options.Address = ManagementAddress(1)
 	}
 	if options.Progress == nil {
 		options.Progress = func(string) {}
@@ -101,7 +107,7 @@ func (w *World) StartManagement(ctx context.Context, options ManagementOptions) 
 		{"etcd", m.startEtcd},
 		{"kube-apiserver", m.startAPIServer},
 		{"kube-controller-manager", m.startControllerManager},
-		{"Cluster API core, by clusterctl init", m.installCore},
+		{"Cluster API core and the operator, by clusterctl init", m.install},
 		{"Cluster API core's manager", m.startCore},
 		{"sandbox infrastructure provider", m.startSandbox},
 		{"operator", m.startOperator},
@@ -117,20 +123,37 @@ func (w *World) StartManagement(ctx context.Context, options ManagementOptions) 
 
 // Stop ends the management cluster's programs; machines stay.
 func (m *Management) Stop() {
-	for _, process := range []*Process{m.Operator, m.Sandbox, m.Core, m.ControllerManager, m.APIServer, m.Etcd} {
+	stopPods(m.Bootstrap, m.ControlPlane)
+	for _, process := range []*Process{m.Sandbox, m.Core, m.ControllerManager, m.APIServer, m.Etcd} {
 		if process != nil {
 			process.Stop()
 		}
 	}
 }
 
+// ManagementAddress is the address of the nth management cluster of a world. It
+// is on the bridge, since the operator's pods must reach it.
+func ManagementAddress(n int) string { return "10.213.253." + strconv.Itoa(n) }
+
+// addAddress gives the bridge one more address.
+func addAddress(ctx context.Context, address string) error {
+	out, err := exec.CommandContext(ctx, "ip", "address", "replace", address+"/32", "dev", Bridge).CombinedOutput()
+	if err != nil {
+		return fmt.Errorf("adding address %s to the bridge: %w: %s", address, err, out)
+	}
+	return nil
+}
+
 // prepare writes the keys, certificates and kubeconfigs that the programs need.
-func (m *Management) prepare(context.Context) error {
+func (m *Management) prepare(ctx context.Context) error {
 	var err error
 	if m.ca, err = newAuthority(); err != nil {
 		return err
 	}
 	address := net.ParseIP(m.options.Address)
+	if err := addAddress(ctx, m.options.Address); err != nil {
+		return err
+	}
 	if err := m.ca.writeServing(m.path("apiserver"), "kube-apiserver", address); err != nil {
 		return err
 	}
@@ -187,19 +210,26 @@ func (m *Management) start(ctx context.Context, name, program string, env, args 
 	if err != nil {
 		return nil, err
 	}
+	process := &Process{Name: name, path: path, args: args, env: env, ready: ready}
+	return process, m.launch(ctx, process)
+}
+
+// launch starts a process and waits until it is ready. One that doesn't get
+// ready is ended.
+func (m *Management) launch(ctx context.Context, process *Process) error {
 	logs := filepath.Join(m.world.LogDir, m.options.Name)
 	if err := os.MkdirAll(logs, 0o755); err != nil {
-		return nil, fmt.Errorf("making the log folder: %w", err)
+		return fmt.Errorf("making the log folder: %w", err)
 	}
-	process := &Process{Name: name, LogPath: filepath.Join(logs, name+".log"), path: path, args: args, env: env, ready: ready}
+	process.LogPath = filepath.Join(logs, process.Name+".log")
 	if err := process.Start(); err != nil {
-		return nil, err
+		return err
 	}
 	if err := process.AwaitReady(ctx); err != nil {
 		process.Kill()
-		return nil, err
+		return err
 	}
-	return process, nil
+	return nil
 }
 
 // newClient connects to the API server.

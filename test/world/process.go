@@ -32,6 +32,8 @@ type Process struct {
 	env  []string
 	// ready is nil once the program does its work.
 	ready func(context.Context) error
+	// restarts has the program started again when it ends without being told to.
+	restarts bool
 
 	mu  sync.Mutex
 	run *run
@@ -42,12 +44,19 @@ type run struct {
 	cmd   *exec.Cmd
 	ended chan struct{}
 	err   error
+	// told to end; guarded by the process's mutex.
+	told bool
 }
 
 // Start starts the program. It is an error if it runs already.
 func (p *Process) Start() error {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	return p.start()
+}
+
+// start is Start with the mutex held.
+func (p *Process) start() error {
 	if p.run != nil && !p.run.over() {
 		return fmt.Errorf("%s runs already", p.Name)
 	}
@@ -69,8 +78,22 @@ func (p *Process) Start() error {
 	go func() {
 		r.err = cmd.Wait()
 		close(r.ended)
+		if p.restarts {
+			p.startAgain(r)
+		}
 	}()
 	return nil
+}
+
+// startAgain does what a kubelet does when a container ended by itself: a
+// manager does so, for one, when it can't renew its lease.
+func (p *Process) startAgain(after *run) {
+	time.Sleep(restartDelay) // as the kubelet backs off
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.run == after && !after.told {
+		_ = p.start() // the log has the end of the last run
+	}
 }
 
 func (r *run) over() bool {
@@ -108,10 +131,12 @@ func (p *Process) Kill() { p.end(syscall.SIGKILL) }
 func (p *Process) end(sig syscall.Signal) {
 	p.mu.Lock()
 	r := p.run
-	p.mu.Unlock()
 	if r == nil {
+		p.mu.Unlock()
 		return
 	}
+	r.told = true
+	p.mu.Unlock()
 	_ = r.cmd.Process.Signal(sig) // fails only when it has ended
 	select {
 	case <-r.ended:

@@ -38,8 +38,8 @@ func Program(name string) (string, error) {
 	return "", fmt.Errorf("%s is not built yet: run \"make test-binaries\"", name)
 }
 
-// restartDelay stands in for the five seconds that K3s' units wait before they
-// start again, so that tests needn't.
+// restartDelay stands in for the five seconds that K3s' units, and the ten that
+// a kubelet, wait before they start again, so that tests needn't.
 const restartDelay = time.Second
 
 // Host is where this world's machines live.

@@ -14,12 +14,9 @@ import (
 	"strings"
 
 	admissionv1 "k8s.io/api/admissionregistration/v1"
-	rbacv1 "k8s.io/api/rbac/v1"
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
-	clusterctlv1 "sigs.k8s.io/cluster-api/cmd/clusterctl/api/v1alpha3"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/yaml"
 )
@@ -58,10 +55,10 @@ func (m *Management) Apply(ctx context.Context, manifests []byte) error {
 	return err
 }
 
-// installCore installs the components of Cluster API core with clusterctl, from
-// a repository of local files, and leads its webhooks to the process that
-// stands in for the Deployment.
-func (m *Management) installCore(ctx context.Context) error {
+// install installs the components of Cluster API core and of the operator with
+// clusterctl, from a repository of local files, and leads core's webhooks to the
+// process that stands in for its Deployment.
+func (m *Management) install(ctx context.Context) error {
 	components, err := manifest("cluster-api/v*/core-components.yaml")
 	if err != nil {
 		return err
@@ -70,8 +67,12 @@ func (m *Management) installCore(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	operator, err := m.writeRepository()
+	if err != nil {
+		return err
+	}
 	config, err := yaml.Marshal(map[string]any{
-		"providers":    []map[string]string{{"name": "cluster-api", "type": "CoreProvider", "url": components}},
+		"providers":    append(operator, map[string]string{"name": "cluster-api", "type": "CoreProvider", "url": components}),
 		"cert-manager": map[string]string{"externallyProvisioned": "true"},
 	})
 	if err != nil {
@@ -84,7 +85,8 @@ func (m *Management) installCore(ctx context.Context) error {
 		return err
 	}
 	version := filepath.Base(filepath.Dir(components))
-	if _, err := m.Clusterctl(ctx, "init", "--core=cluster-api:"+version, "--bootstrap=-", "--control-plane=-"); err != nil {
+	if _, err := m.Clusterctl(ctx, "init", "--core=cluster-api:"+version,
+		"--bootstrap=k3s:"+OperatorVersion, "--control-plane=k3s:"+OperatorVersion); err != nil {
 		return err
 	}
 	return m.redirectWebhooks(ctx)
@@ -159,8 +161,8 @@ func (m *Management) webhookURL(path string) *string {
 	return ptr.To("https://" + net.JoinHostPort(m.options.Address, m.webhookPort()) + path)
 }
 
-// webhookPort follows from the address, since core listens on all of them:
-// 9443 for 127.0.0.1, 9444 for 127.0.0.2.
+// webhookPort follows from the address, since core listens on all of them: 9443
+// for the first management cluster, 9444 for the second.
 func (m *Management) webhookPort() string {
 	address := net.ParseIP(m.options.Address).To4()
 	return strconv.Itoa(9442 + int(address[3]))
@@ -219,66 +221,6 @@ func (m *Management) endpoints() (netip.Prefix, error) {
 	first[3] = 32 * (nth - 1)
 	return netip.PrefixFrom(netip.AddrFrom4(first), 27), nil
 }
-
-// startOperator installs the components of both providers, as their users do,
-// and runs the operator with no more rights than the components give.
-func (m *Management) startOperator(ctx context.Context) error {
-	for _, folder := range []string{"config/bootstrap", "config/controlplane"} {
-		if err := m.applyFolder(ctx, folder); err != nil {
-			return err
-		}
-	}
-	// As clusterctl does when it installs a provider: its move looks for this label.
-	if _, err := m.Kubectl(ctx, "label", "crd", "--selector="+clusterv1.ProviderNameLabel+" in (bootstrap-k3s,control-plane-k3s)",
-		clusterctlv1.ClusterctlLabel+"="); err != nil {
-		return err
-	}
-	if m.options.NoOperator {
-		return nil
-	}
-	if err := m.grant(ctx, operatorUser, "bootstrap-k3s", "control-plane-k3s"); err != nil {
-		return err
-	}
-	kubeconfig, err := m.writeKubeconfig(operatorUser, "")
-	if err != nil {
-		return err
-	}
-	health := net.JoinHostPort(m.options.Address, "9441")
-	m.Operator, err = m.start(ctx, operatorUser, "capk3s-manager", nil, append([]string{
-		"--kubeconfig=" + kubeconfig, "--leader-elect=false", "--health-addr=" + health,
-		"--diagnostics-address=" + m.OperatorMetrics(), "--insecure-diagnostics",
-	}, m.options.OperatorArgs...), func(ctx context.Context) error { return getOK(ctx, "http://"+health+"/readyz") })
-	return err
-}
-
-// operatorUser is the operator's name, towards the API server too.
-const operatorUser = "capk3s-manager"
-
-// grant gives a user the cluster roles of the providers' components, which the
-// components bind to the service accounts of their Deployments.
-func (m *Management) grant(ctx context.Context, user string, providers ...string) error {
-	for _, provider := range providers {
-		roles := &rbacv1.ClusterRoleList{}
-		if err := m.Client.List(ctx, roles, client.MatchingLabels{clusterv1.ProviderNameLabel: provider}); err != nil {
-			return fmt.Errorf("listing the cluster roles of %s: %w", provider, err)
-		}
-		for _, role := range roles.Items {
-			binding := &rbacv1.ClusterRoleBinding{
-				ObjectMeta: metav1.ObjectMeta{Name: user + "-" + role.Name},
-				RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: role.Name},
-				Subjects:   []rbacv1.Subject{{APIGroup: rbacv1.GroupName, Kind: rbacv1.UserKind, Name: user}},
-			}
-			if err := m.Client.Create(ctx, binding); err != nil {
-				return fmt.Errorf("granting %s to %s: %w", role.Name, user, err)
-			}
-		}
-	}
-	return nil
-}
-
-// OperatorMetrics is the host:port that serves the operator's metrics and pprof
-// over plain HTTP.
-func (m *Management) OperatorMetrics() string { return net.JoinHostPort(m.options.Address, "8082") }
 
 // applyFolder applies a kustomize folder of this repository and waits until its
 // CRDs are served.
