@@ -45,7 +45,7 @@ test-unit: deps test-binaries ## Run the tests of all packages, those against a 
 .PHONY: test-e2e
 test-e2e: test-e2e-shared test-e2e-measured ## Run the end-to-end tests in the test world
 
-# Measurements ask for a world that does nothing else.
+# Measurements ask for a world that does nothing else; one of them is idle itself.
 MEASUREMENTS := ^Test(Idle|HangingCluster)_
 GO_TEST_E2E := go test -tags e2e -count=1 -timeout 45m
 

@@ -42,7 +42,7 @@ func BenchmarkOperator(b *testing.B) {
 
 	from := time.Now()
 	time.Sleep(time.Minute) // the minute that is measured
-	requests := operatorRequests(b, from, "get", "list", "watch", "create", "update", "patch", "delete")
+	requests := c.operatorRequests(from, "get", "list", "watch", "create", "update", "patch", "delete")
 	b.ReportMetric(float64(len(requests)), "requests/cluster/idle-minute")
 	b.ReportMetric(residentMegabytes(b), "MB-resident")
 

@@ -22,7 +22,7 @@ import (
 func TestClusterctl_ManagesTheOperatorUnderALivingCluster(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
-	at := startManagement(t, 5, "clusterctl")
+	at := startManagement(t, 3, "clusterctl")
 	c := newClusterAt(t, at, "clusterctl", version, 1, 0)
 	c.awaitSettled(1, 0)
 	token, servers := c.tokenSecret().Data["value"], namesOf(c)

@@ -29,30 +29,31 @@ const (
 
 // TestIdle_CostsNothing watches a settled cluster for two minutes. It is reconciled meanwhile, with nothing to do.
 func TestIdle_CostsNothing(t *testing.T) {
-	c := newCluster(t, "idle", 1, 1)
+	t.Parallel()
+	c := newClusterAt(t, startManagement(t, 7, "idle"), "idle", version, 1, 1)
 	c.awaitSettled(1, 1)
 	c.awaitQuiet()
 
-	from, keys, connections := time.Now(), metric(t, "capk3s_keys_generated_total"), operatorConnections(t)
+	from, keys, connections := time.Now(), c.metric("capk3s_keys_generated_total"), c.operatorConnections()
 	c.awaitReconcile()
 	opened := map[string]bool{}
 	for end := from.Add(idle); time.Now().Before(end); time.Sleep(time.Second) {
-		for connection := range operatorConnections(t) {
+		for connection := range c.operatorConnections() {
 			if !connections[connection] {
 				opened[connection] = true
 			}
 		}
 	}
-	assert.Empty(t, operatorRequests(t, from, "create", "update", "patch", "delete"), "write requests")
+	assert.Empty(t, c.operatorRequests(from, "create", "update", "patch", "delete"), "write requests")
 	assert.Empty(t, opened, "new connections")
-	assert.InDelta(t, keys, metric(t, "capk3s_keys_generated_total"), 0, "keys")
+	assert.InDelta(t, keys, c.metric("capk3s_keys_generated_total"), 0, "keys")
 }
 
 // awaitReconcile has the control plane reconciled without a reason, and waits until it was.
 func (c *cluster) awaitReconcile() {
 	c.t.Helper()
 	reconciled := func() float64 {
-		return metric(c.t, `controller_runtime_reconcile_total{controller="kthreescontrolplane"`)
+		return c.metric(`controller_runtime_reconcile_total{controller="kthreescontrolplane"`)
 	}
 	before := reconciled()
 	c.patch(c.controlPlane(), `{"metadata":{"annotations":{"test":"reconcile"}}}`)
@@ -68,7 +69,7 @@ func (c *cluster) awaitReconcile() {
 func (c *cluster) awaitQuiet() {
 	c.t.Helper()
 	c.eventually("the operator to come to rest", func(context.Context) error {
-		if writes := operatorRequests(c.t, time.Now().Add(-settle), "create", "update", "patch", "delete"); len(writes) > 0 {
+		if writes := c.operatorRequests(time.Now().Add(-settle), "create", "update", "patch", "delete"); len(writes) > 0 {
 			return fmt.Errorf("it still writes: %v", writes)
 		}
 		return nil
@@ -77,13 +78,17 @@ func (c *cluster) awaitQuiet() {
 
 // operatorRequests reads the audit log for the operator's requests since a time, as "verb resource/name". The lease of
 // the active manager, which is renewed all the time, and what a reader of the metrics causes don't count.
-func operatorRequests(t testing.TB, since time.Time, verbs ...string) []string {
-	t.Helper()
-	log, err := management.ReadAuditLog()
-	require.NoError(t, err)
+func (c *cluster) operatorRequests(since time.Time, verbs ...string) []string {
+	c.t.Helper()
+	log, err := c.at.ReadAuditLog()
+	require.NoError(c.t, err)
+	users := map[string]bool{}
+	for _, pod := range c.at.Operator() {
+		users[pod.User] = true
+	}
 	var requests []string
 	for _, request := range log {
-		if operatorUsers()[request.User.Username] && request.Received.After(since) && slices.Contains(verbs, request.Verb) &&
+		if users[request.User.Username] && request.Received.After(since) && slices.Contains(verbs, request.Verb) &&
 			!slices.Contains([]string{"leases", "tokenreviews", "subjectaccessreviews"}, request.Object.Resource) {
 			requests = append(requests, request.Verb+" "+request.Object.Resource+"/"+request.Object.Name)
 		}
@@ -91,21 +96,12 @@ func operatorRequests(t testing.TB, since time.Time, verbs ...string) []string {
 	return requests
 }
 
-// operatorUsers are the users of the operator's pods.
-func operatorUsers() map[string]bool {
-	users := map[string]bool{}
-	for _, pod := range management.Operator() {
-		users[pod.User] = true
-	}
-	return users
-}
-
 // metric reads one of the control plane provider's metrics, or with the begin of its labels some of its series: their
 // sum; 0 when it has no value yet.
-func metric(t testing.TB, name string) float64 {
-	t.Helper()
-	metrics, err := management.Metrics(context.Background(), management.ControlPlane)
-	require.NoError(t, err)
+func (c *cluster) metric(name string) float64 {
+	c.t.Helper()
+	metrics, err := c.at.Metrics(context.Background(), c.at.ControlPlane)
+	require.NoError(c.t, err)
 	sum, found := 0.0, false
 	lines := bufio.NewScanner(bytes.NewReader(metrics))
 	for lines.Scan() {
@@ -114,20 +110,20 @@ func metric(t testing.TB, name string) float64 {
 			continue
 		}
 		number, err := strconv.ParseFloat(value, 64)
-		require.NoError(t, err)
+		require.NoError(c.t, err)
 		sum, found = sum+number, true
 	}
-	require.Truef(t, found, "the operator has a metric %s", name)
+	require.Truef(c.t, found, "the operator has a metric %s", name)
 	return sum
 }
 
 // operatorConnections are the operator's outgoing connections: local and remote address. Connections to its own
 // metrics and probes aren't its doing.
-func operatorConnections(t testing.TB) map[string]bool {
-	t.Helper()
+func (c *cluster) operatorConnections() map[string]bool {
+	c.t.Helper()
 	connections := map[string]bool{}
-	for _, pod := range management.Operator() {
-		maps.Copy(connections, connectionsOf(t, pod.PID()))
+	for _, pod := range c.at.Operator() {
+		maps.Copy(connections, connectionsOf(c.t, pod.PID()))
 	}
 	return connections
 }

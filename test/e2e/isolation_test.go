@@ -25,6 +25,7 @@ const (
 // TestHangingCluster_DoesNotDelayItsNeighbours freezes the only server of one cluster, so that its kernel accepts
 // connections that nobody answers, and measures how long a change to each of the others takes.
 func TestHangingCluster_DoesNotDelayItsNeighbours(t *testing.T) {
+	t.Parallel()
 	clusters := make([]*cluster, neighbours)
 	for i := range clusters {
 		clusters[i] = newCluster(t, fmt.Sprintf("isolation-%d", i), 1, 0)
