@@ -35,6 +35,20 @@ func TestEnter_IsCutOffFromTheOutside(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ENETUNREACH)
 }
 
+// Whoever talks to the host must find it at the same hardware address though machines come and go.
+func TestEnter_BridgeKeepsItsAddress(t *testing.T) {
+	before, err := net.InterfaceByName(Bridge)
+	require.NoError(t, err)
+	// A bridge without an address of its own takes the lowest one of its ports.
+	for _, line := range []string{"link add port address 00:00:00:00:00:01 type veth peer name peer", "link set port master " + Bridge} {
+		require.NoError(t, exec.Command("ip", strings.Fields(line)...).Run())
+	}
+	t.Cleanup(func() { require.NoError(t, exec.Command("ip", "link", "delete", "port").Run()) })
+	after, err := net.InterfaceByName(Bridge)
+	require.NoError(t, err)
+	require.Equal(t, before.HardwareAddr, after.HardwareAddr)
+}
+
 // asked runs this test binary again, outside of any world as far as it can
 // tell, with only the helper test that word names.
 func asked(t *testing.T, word string) *exec.Cmd {

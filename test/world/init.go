@@ -104,7 +104,9 @@ func furnish() error {
 	gateway := Subnet.Addr().Next()
 	for _, line := range []string{
 		"link set lo up",
-		"link add " + Bridge + " type bridge",
+		// Without an address of its own a bridge changes it as ports come and go, and
+		// the machines and pods lose the host for as long as they take to notice.
+		"link add " + Bridge + " address 02:00:00:00:00:01 type bridge",
 		fmt.Sprintf("address add %s/%d dev %s", gateway, Subnet.Bits(), Bridge),
 		"link set " + Bridge + " up",
 	} {
