@@ -230,14 +230,16 @@ func TestRole_AllowsNothingButBootstrapData(t *testing.T) {
 		allowed  bool
 	}{
 		"reads and writes Secrets": {"", "secrets", []string{"get", "list", "watch", "create", "patch"}, true},
-		"deletes no Secret":        {"", "secrets", []string{"update", "delete", "deletecollection"}, false},
-		"reads Machines":           {"cluster.x-k8s.io", "machines", []string{"get", "list", "watch"}, true},
-		"changes no Machine":       {"cluster.x-k8s.io", "machines", []string{"create", "update", "patch", "delete"}, false},
-		"changes no Cluster":       {"cluster.x-k8s.io", "clusters", []string{"create", "update", "patch", "delete"}, false},
-		"makes no config":          {"bootstrap.cluster.x-k8s.io", "kthreesconfigs", []string{"create", "delete"}, false},
-		"has no control plane":     {"controlplane.cluster.x-k8s.io", "kthreescontrolplanes", []string{"get", "create", "update", "patch", "delete"}, false},
-		"gets no more rights":      {"rbac.authorization.k8s.io", "clusterrolebindings", []string{"get", "create", "patch", "bind", "escalate"}, false},
-		"is nobody else":           {"", "serviceaccounts", []string{"get", "create", "impersonate"}, false},
+		// Needed to change owners where OwnerReferencesPermissionEnforcement is on; no Secret is ever deleted.
+		"owns Secrets":         {"", "secrets", []string{"delete"}, true},
+		"replaces no Secret":   {"", "secrets", []string{"update", "deletecollection"}, false},
+		"reads Machines":       {"cluster.x-k8s.io", "machines", []string{"get", "list", "watch"}, true},
+		"changes no Machine":   {"cluster.x-k8s.io", "machines", []string{"create", "update", "patch", "delete"}, false},
+		"changes no Cluster":   {"cluster.x-k8s.io", "clusters", []string{"create", "update", "patch", "delete"}, false},
+		"makes no config":      {"bootstrap.cluster.x-k8s.io", "kthreesconfigs", []string{"create", "delete"}, false},
+		"has no control plane": {"controlplane.cluster.x-k8s.io", "kthreescontrolplanes", []string{"get", "create", "update", "patch", "delete"}, false},
+		"gets no more rights":  {"rbac.authorization.k8s.io", "clusterrolebindings", []string{"get", "create", "patch", "bind", "escalate"}, false},
+		"is nobody else":       {"", "serviceaccounts", []string{"get", "create", "impersonate"}, false},
 	} {
 		t.Run(name, func(t *testing.T) {
 			for _, verb := range tt.verbs {

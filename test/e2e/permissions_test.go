@@ -25,10 +25,12 @@ var rarePermissions = map[string]map[permission]string{
 	"capi-k3s-bootstrap-controller-manager": {
 		{"get", "machinepools.cluster.x-k8s.io"}: "TestReconcile_MachinePoolJoinsWithItsVersion",
 		{"patch", "secrets"}:                     "TestReconcile_OwnerReferenceIsPutRight",
+		deleteSecrets:                            ownersOfSecrets,
 		{"patch", "events.events.k8s.io"}:        "an event that comes again within minutes is counted, not made anew",
 	},
 	"capi-k3s-control-plane-controller-manager": {
-		{"get", "machines.cluster.x-k8s.io"}:                      "TestReconcile_DeletesOnlyItsOwnStrays",
+		deleteSecrets:                        ownersOfSecrets,
+		{"get", "machines.cluster.x-k8s.io"}: "TestReconcile_DeletesOnlyItsOwnStrays",
 		{"delete", "kthreesconfigs.bootstrap.cluster.x-k8s.io"}:   "TestReconcile_DeletesOnlyItsOwnStrays",
 		{"delete", "*.infrastructure.cluster.x-k8s.io"}:           "TestReconcile_DeletesOnlyItsOwnStrays",
 		{"patch", "*.infrastructure.cluster.x-k8s.io"}:            "TestOwnInfrastructureTemplate_MakesTheClusterAnOwner",
@@ -37,14 +39,19 @@ var rarePermissions = map[string]map[permission]string{
 	},
 }
 
+// deleteSecrets is a permission that no request may ever use.
+var deleteSecrets = permission{"delete", "secrets"}
+
+const ownersOfSecrets = "whoever changes the owners of a Secret needs it where OwnerReferencesPermissionEnforcement is on"
+
 // permission is what a rule allows: one verb on one resource. A resource of the core group has no dot.
 type permission struct{ verb, resource string }
 
 func (p permission) String() string { return p.verb + " " + p.resource }
 
 // checkPermissions compares what the operator asked of the API server while the tests ran with what its roles allow,
-// and says what is wrong: a request that was refused in the shared management cluster and, if all tests passed, a
-// permission that wasn't used in any.
+// and says what is wrong: a request that was refused in the shared management cluster, a Secret that was deleted in any
+// and, if all tests passed, a permission that wasn't used in any.
 func checkPermissions(ctx context.Context, passed bool) ([]string, error) {
 	log, err := management.ReadAuditLog()
 	if err != nil {
@@ -67,10 +74,13 @@ func checkPermissions(ctx context.Context, passed bool) ([]string, error) {
 		for _, p := range sorted(refused) {
 			problems = append(problems, fmt.Sprintf("%s lacks the permission to %s", pod.Name, p))
 		}
+		used, _ := usedBy(pod.User, all)
+		if used[deleteSecrets] {
+			problems = append(problems, pod.Name+" deleted a Secret")
+		}
 		if !judgeUnused {
 			continue
 		}
-		used, _ := usedBy(pod.User, all)
 		allowed, err := allowedFor(ctx, pod.User)
 		if err != nil {
 			return nil, err
