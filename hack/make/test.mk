@@ -1,7 +1,7 @@
 # Checks and tests.
 
 # Go modules besides the root's that have code of this project.
-NESTED_MODULES := test/k3s
+NESTED_MODULES := test/k3s test/velero
 # Packages are tested two at a time: many start a kube-apiserver.
 GO_TEST := go test -p 2 -timeout 30m $(GO_TEST_FLAGS)
 

@@ -25,6 +25,8 @@ moduledir = $$(cd $(BINARIES)/$(2) && go mod download $(1) && go list -m -f '{{.
 KUBERNETES_VERSION := $(call pinned,k8s.io/kubernetes,kubernetes)
 ETCD_VERSION := $(call pinned,go.etcd.io/etcd/server/v3,etcd)
 CAPI_VERSION := $(call pinned,sigs.k8s.io/cluster-api,capi)
+# Velero has a module with code of this project, outside this folder.
+VELERO_VERSION := $(call pinned,github.com/vmware-tanzu/velero,../velero)
 CERT_MANAGER_VERSION := $(call pinned,github.com/cert-manager/cert-manager,certmanager)
 
 # Without a version set at link time the server calls itself v0.0.0-master, and
@@ -39,6 +41,8 @@ KUBERNETES_STAMP := $(TEST_STAMPS)/kubernetes-$(KUBERNETES_VERSION)
 ETCD_STAMP := $(TEST_STAMPS)/etcd-$(ETCD_VERSION)
 CAPI_STAMP := $(TEST_STAMPS)/cluster-api-$(CAPI_VERSION)
 CAPI_COMPONENTS := $(TEST_MANIFESTS)/cluster-api/$(CAPI_VERSION)/core-components.yaml
+VELERO_STAMP := $(TEST_STAMPS)/velero-$(VELERO_VERSION)
+VELERO_CRDS := $(TEST_MANIFESTS)/velero/$(VELERO_VERSION)/crds.yaml
 CERT_MANAGER_CRDS := $(TEST_MANIFESTS)/cert-manager/$(CERT_MANAGER_VERSION)/crds.yaml
 
 # $(call built,NAME-PREFIX,STAMP): leaves this version's stamp alone in its family.
@@ -58,7 +62,7 @@ KUBECTL := $(if $(filter kubectl,$(KUBERNETES_PROGRAMS)),$(TEST_BIN),$(KUBEBUILD
 
 .PHONY: test-binaries
 test-binaries: $(if $(KUBERNETES_PROGRAMS),$(KUBERNETES_STAMP)) $(if $(ETCD_PROGRAMS),$(ETCD_STAMP))
-test-binaries: $(CAPI_STAMP) $(CAPI_COMPONENTS) $(CERT_MANAGER_CRDS) test-binaries-repo ## Build the programs that tests and demo run (cached outside the checkout)
+test-binaries: $(CAPI_STAMP) $(CAPI_COMPONENTS) $(CERT_MANAGER_CRDS) $(VELERO_STAMP) $(VELERO_CRDS) test-binaries-repo ## Build the programs that tests and demo run (cached outside the checkout)
 
 # Of this repository: small, and left to the Go build cache to skip.
 .PHONY: test-binaries-repo
@@ -67,6 +71,7 @@ test-binaries-repo:
 	cd test/k3s && CGO_ENABLED=0 go build -o $(TEST_BIN)/k3s-emulator ./cmd/k3s-emulator
 	go build -o $(TEST_BIN)/ ./test/sandbox/cmd/sandbox-manager ./test/sandbox/cmd/sandbox-machine
 	go build -o $(TEST_BIN)/capk3s-manager .
+	cd test/velero && go build -ldflags '-s -w' -o $(TEST_BIN)/velero-plugins/ ./cmd/velero-plugin-folder
 
 # A cold build takes about 24 CPU minutes, most of it the API server.
 $(KUBERNETES_STAMP):
@@ -100,6 +105,19 @@ $(CERT_MANAGER_CRDS):
 	@mkdir -p $(@D)
 	@source=$(call moduledir,github.com/cert-manager/cert-manager,certmanager) && \
 		for crd in $$source/deploy/crds/*.yaml; do echo ---; cat $$crd; done > $@.tmp && mv $@.tmp $@
+
+# A cold build takes about 12 CPU minutes, most of it clients of clouds. What it
+# compiles serves the plugin's build and go vet too, so that no flag may differ
+# that the compiler sees.
+$(VELERO_STAMP):
+	@mkdir -p $(TEST_BIN)
+	cd $(BINARIES)/../velero && go build -ldflags '-s -w' -o $(TEST_BIN)/velero github.com/vmware-tanzu/velero/cmd/velero
+	@$(call built,velero,$@)
+
+$(VELERO_CRDS):
+	@mkdir -p $(@D)
+	@source=$(call moduledir,github.com/vmware-tanzu/velero,../velero) && \
+		for crd in $$source/config/crd/v1/bases/*.yaml $$source/config/crd/v2alpha1/bases/*.yaml; do echo ---; cat $$crd; done > $@.tmp && mv $@.tmp $@
 
 .PHONY: deps
 deps: ## Check for the system programs that the world needs; install them with apt when root
