@@ -5,6 +5,7 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"strings"
 )
 
 // The names that clusterctl looks for.
@@ -26,6 +27,8 @@ type Options struct {
 	Version string
 	// Image of the operator without its tag, which is the version.
 	Image string
+	// Platforms to compile clusterctl's plugin for, for example linux/amd64; see [Platforms].
+	Platforms []string
 }
 
 // Files are a release: names and contents.
@@ -40,7 +43,10 @@ func Build(o Options) (Files, error) {
 	if err := files.addTemplates(); err != nil {
 		return nil, err
 	}
-	if files[SBOMFile], err = sbom(o.Version); err != nil {
+	if err := files.addPlugin(o.Platforms); err != nil {
+		return nil, err
+	}
+	if files[SBOMFile], err = sbom(o); err != nil {
 		return nil, err
 	}
 	files[ChecksumsFile] = files.checksums()
@@ -68,7 +74,11 @@ func (f Files) WriteTo(folder string) error {
 		return fmt.Errorf("making the release's folder: %w", err)
 	}
 	for name, content := range f {
-		if err := os.WriteFile(filepath.Join(folder, name), content, 0o644); err != nil {
+		var mode os.FileMode = 0o644
+		if strings.HasPrefix(name, PluginName) {
+			mode = 0o755
+		}
+		if err := os.WriteFile(filepath.Join(folder, name), content, mode); err != nil {
 			return fmt.Errorf("writing the release: %w", err)
 		}
 	}

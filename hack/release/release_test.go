@@ -6,6 +6,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"runtime"
 	"strings"
 	"testing"
 
@@ -17,6 +18,9 @@ import (
 
 var options = Options{Version: "v0.1.0", Image: "registry.example.com/k3s/operator"}
 
+// here is the platform of the tests, on which the plugin can be run.
+const here = runtime.GOOS + "/" + runtime.GOARCH
+
 // Two programs, since the order of a map may differ between runs only.
 func TestRelease_IsTheSameBytesEachTime(t *testing.T) {
 	program := filepath.Join(t.TempDir(), "release")
@@ -26,13 +30,19 @@ func TestRelease_IsTheSameBytesEachTime(t *testing.T) {
 	var runs []map[string]string
 	for range 2 {
 		dir := filepath.Join(t.TempDir(), "made", "by", "it")
-		out, err := exec.Command(program, "--version=v0.1.0", "--out="+dir).CombinedOutput()
+		out, err := exec.Command(program, "--version=v0.1.0", "--out="+dir, "--plugin-platforms="+here).CombinedOutput()
 		require.NoError(t, err, "%s", out)
+		out, err = exec.Command(filepath.Join(dir, pluginFile(here)), "--help").CombinedOutput()
+		require.NoError(t, err, "%s", out)
+		assert.Contains(t, string(out), "clusterctl k3s [command]")
 		runs = append(runs, contents(t, dir))
 	}
-	for _, name := range []string{BootstrapComponents, ControlPlaneComponents, MetadataFile, SBOMFile, ChecksumsFile} {
+	for _, name := range []string{BootstrapComponents, ControlPlaneComponents, MetadataFile, SBOMFile, ChecksumsFile, pluginFile(here)} {
 		assert.Contains(t, runs[0], name)
 	}
+	assert.False(t, strings.Contains(runs[0][pluginFile(here)], source()), "the folder of the checkout is in the plugin")
+	assert.Contains(t, runs[0][ChecksumsFile], "  "+pluginFile(here)+"\n")
+	assert.Contains(t, runs[0][SBOMFile], "pkg:golang/github.com/spf13/cobra@", "the plugin's modules, too")
 	for name := range runs[0] {
 		assert.True(t, runs[0][name] == runs[1][name], "%s differs", name)
 	}
@@ -113,6 +123,16 @@ func TestBuild_RefusesVersionsThatClusterctlWould(t *testing.T) {
 		_, err := Build(Options{Version: version, Image: options.Image})
 		require.ErrorContains(t, err, message, version)
 	}
+}
+
+func TestBuild_RefusesAPlatformThatIsNone(t *testing.T) {
+	_, err := Build(Options{Version: "v0.1.0", Image: options.Image, Platforms: []string{"linux"}})
+	require.ErrorContains(t, err, `"linux" is no platform: write it like linux/amd64`)
+}
+
+func TestPluginFile_NamesThePlatform(t *testing.T) {
+	assert.Equal(t, "clusterctl-k3s-darwin-arm64", pluginFile("darwin/arm64"))
+	assert.Equal(t, "clusterctl-k3s-windows-amd64.exe", pluginFile("windows/amd64"))
 }
 
 func TestMetadata_IsOfTheContract(t *testing.T) {

@@ -5,8 +5,6 @@ import (
 	"encoding/base64"
 	"encoding/hex"
 	"fmt"
-	"os"
-	"os/exec"
 	"slices"
 	"strings"
 
@@ -16,17 +14,17 @@ import (
 // mainModule is the module of the operator.
 const mainModule = "github.com/capk3s/capk3s"
 
-// module is a Go module that is compiled into the operator.
+// module is a Go module that is compiled into the operator or the plugin.
 type module struct{ path, version, sum string }
 
-// sbom lists what the operator's program is made of, in the format of CycloneDX. It has neither a time nor a serial
-// number, so that it can be made again.
-func sbom(version string) ([]byte, error) {
-	modules, err := modulesOf(".")
+// sbom lists what the programs of a release are made of, in the format of CycloneDX. It has neither a time nor a
+// serial number, so that it can be made again.
+func sbom(o Options) ([]byte, error) {
+	modules, err := modulesOf(o.Platforms)
 	if err != nil {
 		return nil, err
 	}
-	operator := component(module{path: mainModule, version: version})
+	operator := component(module{path: mainModule, version: o.Version})
 	operator.Type = cyclonedx.ComponentTypeApplication
 	operator.Licenses = &cyclonedx.Licenses{{License: &cyclonedx.License{ID: "Apache-2.0"}}}
 	components := make([]cyclonedx.Component, 0, len(modules))
@@ -63,19 +61,19 @@ func hashes(sum string) (*[]cyclonedx.Hash, error) {
 	return &[]cyclonedx.Hash{{Algorithm: cyclonedx.HashAlgoSHA256, Value: hex.EncodeToString(raw)}}, nil
 }
 
-// modulesOf lists the modules whose packages the program in a folder is compiled from, as the image's build does.
-func modulesOf(folder string) ([]module, error) {
-	cmd := exec.Command("go", "list", "-deps", "-f",
-		"{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Sum}}{{end}}{{end}}", folder)
-	cmd.Dir = source()
-	cmd.Env = append(os.Environ(), "CGO_ENABLED=0", "GOOS=linux", "GOARCH=amd64")
-	var stderr bytes.Buffer
-	cmd.Stderr = &stderr
-	out, err := cmd.Output()
+// modulesOf lists the modules whose packages the operator is compiled from, and the plugin on its platforms.
+func modulesOf(pluginPlatforms []string) ([]module, error) {
+	lines, err := listModules("linux/amd64", ".")
 	if err != nil {
-		return nil, fmt.Errorf("listing the operator's modules: %w: %s", err, stderr.Bytes())
+		return nil, err
 	}
-	lines := strings.Split(strings.TrimSpace(string(out)), "\n")
+	for _, platform := range pluginPlatforms {
+		more, err := listModules(platform, pluginFolder)
+		if err != nil {
+			return nil, err
+		}
+		lines = append(lines, more...)
+	}
 	slices.Sort(lines)
 	var modules []module
 	for _, line := range slices.Compact(lines) {
@@ -84,4 +82,13 @@ func modulesOf(folder string) ([]module, error) {
 		}
 	}
 	return modules, nil
+}
+
+func listModules(platform, folder string) ([]string, error) {
+	out, err := goCommand(platform, "list", "-deps", "-f",
+		"{{with .Module}}{{if not .Main}}{{.Path}} {{.Version}} {{.Sum}}{{end}}{{end}}", folder)
+	if err != nil {
+		return nil, fmt.Errorf("listing the modules of %s: %w", folder, err)
+	}
+	return strings.Split(strings.TrimSpace(out), "\n"), nil
 }
