@@ -3,10 +3,12 @@ package controllers
 import (
 	"context"
 	"os"
+	"slices"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
+	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -59,7 +61,8 @@ func (w *world) startManager() {
 	require.True(w.t, mgr.GetCache().WaitForCacheSync(running))
 }
 
-// grantRole binds the generated role to a user and returns the user's name.
+// grantRole binds the generated role to a user and returns the user's name once that is in force. Who may list and
+// watch may also get: these tests mostly read without the manager's cache.
 func (w *world) grantRole() string {
 	w.t.Helper()
 	content, err := os.ReadFile("../../config/rbac/bootstrap/role.yaml")
@@ -68,12 +71,31 @@ func (w *world) grantRole() string {
 	require.NoError(w.t, yaml.UnmarshalStrict(content, role))
 	name := "bootstrap-provider-" + w.cluster.Namespace
 	role.ObjectMeta = metav1.ObjectMeta{Name: name}
+	for i, rule := range role.Rules {
+		if slices.Contains(rule.Verbs, "list") {
+			role.Rules[i].Verbs = append(rule.Verbs, "get")
+		}
+	}
 	env.Create(w.t, role, &rbacv1.ClusterRoleBinding{
 		ObjectMeta: metav1.ObjectMeta{Name: name},
 		RoleRef:    rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "ClusterRole", Name: name},
 		Subjects:   []rbacv1.Subject{{Kind: rbacv1.UserKind, APIGroup: rbacv1.GroupName, Name: name}},
 	})
+	require.Eventually(w.t, func() bool { return w.allowed(name, "", "secrets", "list") }, 10*time.Second, 10*time.Millisecond)
 	return name
+}
+
+// allowed asks the API server whether a user may do something in the Cluster's namespace.
+func (w *world) allowed(user, group, resource, verb string) bool {
+	w.t.Helper()
+	review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
+		User: user,
+		ResourceAttributes: &authorizationv1.ResourceAttributes{
+			Namespace: w.cluster.Namespace, Group: group, Resource: resource, Verb: verb,
+		},
+	}}
+	require.NoError(w.t, env.Client.Create(context.Background(), review))
+	return review.Status.Allowed
 }
 
 // eventually waits until the config's DataSecretAvailable condition has the reason.
