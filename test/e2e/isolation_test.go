@@ -65,14 +65,7 @@ func slowestChange(t *testing.T, first *cluster, others []*cluster, value string
 		first.label(fmt.Sprintf("%s-%d", value, i))
 		c.label(value)
 		start := time.Now()
-		c.eventually("label "+value, func(context.Context) error {
-			for _, machine := range c.servers() {
-				if machine.Labels["test"] != value {
-					return fmt.Errorf("Machine %s has no label yet", machine.Name)
-				}
-			}
-			return nil
-		})
+		c.awaitLabel(value)
 		slowest = max(slowest, time.Since(start))
 	}
 	return slowest
