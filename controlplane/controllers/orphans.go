@@ -17,8 +17,7 @@ import (
 // createStandIn makes the Node by way of which K3s removes an orphan. That no other Node has the member, or its
 // address, which etcd gives to one member at a time, is believed only from an uncached read.
 func (r *Reconciler) createStandIn(ctx context.Context, s *scope, member *k3s.Member) error {
-	created := false
-	err := r.withNodes(ctx, s.cluster, func(nodes typedcorev1.NodeInterface) error {
+	return r.withNodes(ctx, s.cluster, func(nodes typedcorev1.NodeInterface) error {
 		list, err := nodes.List(ctx, metav1.ListOptions{})
 		if err != nil {
 			return fmt.Errorf("listing the Nodes of Cluster %s: %w", s.cluster.Name, err)
@@ -31,13 +30,9 @@ func (r *Reconciler) createStandIn(ctx context.Context, s *scope, member *k3s.Me
 		if _, err := nodes.Create(ctx, standInNode(member), metav1.CreateOptions{}); err != nil {
 			return fmt.Errorf("creating a Node that stands in for etcd member %s: %w", member.Name, err)
 		}
-		created = true
+		r.event(s, corev1.EventTypeNormal, "RemovingEtcdMember", "Delete", "etcd member %s has no Machine and no Node and is being removed", member.Name)
 		return nil
 	})
-	if created {
-		r.event(s, corev1.EventTypeNormal, "RemovingEtcdMember", "Delete", "etcd member %s has no Machine and no Node and is being removed", member.Name)
-	}
-	return err
 }
 
 func hasAddress(node *corev1.Node, address string) bool {

@@ -54,13 +54,18 @@ func KubeconfigExpiry(ctx context.Context, reader client.Reader, cluster client.
 		}
 		return time.Time{}, fmt.Errorf("reading Secret %s: %w", key.Name, err)
 	}
+	return KubeconfigSecretExpiry(secret), nil
+}
+
+// KubeconfigSecretExpiry is [KubeconfigExpiry] of a Secret that was read already.
+func KubeconfigSecretExpiry(secret *corev1.Secret) time.Time {
 	config, err := clientcmd.Load(secret.Data[kubeconfigKey])
 	if err != nil || config.Contexts[config.CurrentContext] == nil {
-		return time.Time{}, nil
+		return time.Time{}
 	}
 	user := config.AuthInfos[config.Contexts[config.CurrentContext].AuthInfo]
 	if user == nil {
-		return time.Time{}, nil
+		return time.Time{}
 	}
-	return BundleExpiry(user.ClientCertificateData), nil
+	return BundleExpiry(user.ClientCertificateData)
 }

@@ -48,9 +48,7 @@ func (s *subject) custody(ctx context.Context) ([]kept, error) {
 		}
 		expiry := certs.BundleExpiry(secret.Data[corev1.TLSCertKey])
 		if name == certs.KubeconfigSecretName(s.cluster.Name) {
-			if expiry, err = certs.KubeconfigExpiry(ctx, s.client, client.ObjectKeyFromObject(s.cluster)); err != nil {
-				return nil, err
-			}
+			expiry = certs.KubeconfigSecretExpiry(secret)
 		}
 		if !expiry.IsZero() {
 			expiry = expiry.UTC()

@@ -25,7 +25,7 @@ func TestClusterctl_ManagesTheOperatorUnderALivingCluster(t *testing.T) {
 	at := startManagement(t, 3, "clusterctl")
 	c := newClusterAt(t, at, "clusterctl", version, 1, 0)
 	c.awaitSettled(1, 0)
-	token, servers := c.tokenSecret().Data["value"], namesOf(c)
+	token, servers := c.tokenSecret().Data["value"], c.serverNames()
 	clusterctl := func(args ...string) string {
 		out, err := at.Clusterctl(ctx, args...)
 		require.NoError(t, err)
@@ -38,6 +38,14 @@ func TestClusterctl_ManagesTheOperatorUnderALivingCluster(t *testing.T) {
 			do(t)
 		})
 		c.t = t
+	}
+
+	// grow has workers join, beside the same server and with the same token.
+	grow := func(workers int32) {
+		c.scale(1, workers)
+		c.awaitSettled(1, int(workers))
+		require.Equal(c.t, servers, c.serverNames())
+		c.requireCustody(token)
 	}
 
 	step("get kubeconfig prints the one that we keep", func(t *testing.T) {
@@ -56,10 +64,7 @@ func TestClusterctl_ManagesTheOperatorUnderALivingCluster(t *testing.T) {
 		clusterctl("upgrade", "apply", "--contract=v1beta2")
 		requireImage(t, at, world.NextOperatorVersion)
 		require.NoError(t, at.StartOperator(ctx))
-		c.scale(1, 1)
-		c.awaitSettled(1, 1)
-		require.Equal(t, servers, namesOf(c))
-		c.requireCustody(token)
+		grow(1)
 	})
 	step("delete and init again lose nothing", func(t *testing.T) {
 		for _, pod := range at.Operator() {
@@ -70,15 +75,13 @@ func TestClusterctl_ManagesTheOperatorUnderALivingCluster(t *testing.T) {
 		clusterctl("init", "--bootstrap=k3s:"+world.OperatorVersion, "--control-plane=k3s:"+world.OperatorVersion)
 		requireImage(t, at, world.OperatorVersion)
 		require.NoError(t, at.StartOperator(ctx))
-		c.scale(1, 2)
-		c.awaitSettled(1, 2)
-		require.Equal(t, servers, namesOf(c))
-		c.requireCustody(token)
+		grow(2)
 	})
 }
 
-// namesOf are the servers of the cluster.
-func namesOf(c *cluster) []string {
+// serverNames are the names of the servers' Machines.
+func (c *cluster) serverNames() []string {
+	c.t.Helper()
 	var names []string
 	for _, server := range c.servers() {
 		names = append(names, server.Name)

@@ -76,3 +76,16 @@ func (c *cluster) label(value string) {
 	c.t.Helper()
 	c.patch(c.controlPlane(), fmt.Sprintf(`{"spec":{"machineTemplate":{"metadata":{"labels":{"test":%q}}}}}`, value))
 }
+
+// awaitLabel waits until the servers' Machines have the label "test".
+func (c *cluster) awaitLabel(value string) {
+	c.t.Helper()
+	c.eventually("label "+value, func(context.Context) error {
+		for _, machine := range c.servers() {
+			if machine.Labels["test"] != value {
+				return fmt.Errorf("Machine %s has no label yet", machine.Name)
+			}
+		}
+		return nil
+	})
+}

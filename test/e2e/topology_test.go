@@ -34,10 +34,10 @@ func TestTopology_RunsTheReleasedClusterClass(t *testing.T) {
 	token, templates := c.tokenSecret().Data["value"], c.templates()
 	c.requireVariables()
 
-	first := namesOf(c)
+	first := c.serverNames()
 	c.patchTopology(`{"controlPlane":{"metadata":{"labels":{"test":"topology"}}}}`)
 	c.awaitLabel("topology")
-	assert.Equal(t, first, namesOf(c), "a label replaces no server")
+	assert.Equal(t, first, c.serverNames(), "a label replaces no server")
 
 	c.patchTopology(fmt.Sprintf(`{"version":%q}`, version135))
 	c.awaitSpec(chaos.Cluster{Servers: 1, Workers: 1, Version: version135})
@@ -99,19 +99,6 @@ func newTopology(t testing.TB, name, version string) *cluster {
 func (c *cluster) patchTopology(topology string) {
 	c.t.Helper()
 	c.patch(get(c, &clusterv1.Cluster{}), `{"spec":{"topology":`+topology+`}}`)
-}
-
-// awaitLabel waits until the servers' Machines have the label "test".
-func (c *cluster) awaitLabel(value string) {
-	c.t.Helper()
-	c.eventually("label "+value, func(context.Context) error {
-		for _, machine := range c.servers() {
-			if machine.Labels["test"] != value {
-				return fmt.Errorf("Machine %s has no label yet", machine.Name)
-			}
-		}
-		return nil
-	})
 }
 
 // requireVariables checks that the values of the variables are where the machines boot from.
