@@ -30,7 +30,7 @@ import (
 )
 
 // soon is how long a change may take to have its effect. It is less than any timer of the controller.
-const soon = 2 * time.Second
+const soon = 4 * time.Second
 
 // startManager runs the controller in a manager with the rights of the provider's role and no other.
 func (w *world) startManager() {

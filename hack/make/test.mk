@@ -2,8 +2,8 @@
 
 # Go modules besides the root's that have code of this project.
 NESTED_MODULES := test/k3s test/velero
-# Packages are tested two at a time: many start a kube-apiserver.
-GO_TEST := go test -p 2 -timeout 30m $(GO_TEST_FLAGS)
+# Packages are tested two at a time: many start a kube-apiserver. The target vet has vetted them.
+GO_TEST := go test -vet=off -p 2 -timeout 30m $(GO_TEST_FLAGS)
 
 # Without cgo, kine in test/k3s has SQLite in pure Go, and no C compiler is asked for. The race detector needs cgo.
 NESTED_CGO := CGO_ENABLED=$(if $(findstring -race,$(GO_TEST_FLAGS)),1,0)
@@ -12,15 +12,10 @@ NESTED_CGO := CGO_ENABLED=$(if $(findstring -race,$(GO_TEST_FLAGS)),1,0)
 each_module = @for module in $(NESTED_MODULES); do \
 	(cd $$module && export $(NESTED_CGO) && echo "in $$module: $(1)" && $(1)) || exit 1; done
 
-# The end-to-end tests mostly wait for machines, and so the rest runs beside them; those that measure run alone.
+# One after the other, what is quickest to fail first: each of them has work for two cores.
 .PHONY: test
 test: generate-check deps test-binaries ## Run every check and test
-	@$(MAKE) --jobs=2 test-e2e-shared test-rest
-	@$(MAKE) test-e2e-measured
-
-.PHONY: test-rest
-test-rest:
-	@$(MAKE) --jobs=1 vet lint test-unit conformance
+	@$(MAKE) --jobs=1 vet lint test-unit conformance test-e2e
 
 .PHONY: vet
 vet: ## Run go vet on every module
@@ -37,6 +32,9 @@ lint: $(GOLANGCI_LINT) ## Run golangci-lint on every module
 # the tests are told where it all is.
 test-unit test-e2e-shared test-e2e-measured chaos conformance bench: export KUBEBUILDER_ASSETS := $(or $(KUBEBUILDER_ASSETS),$(BIN))
 
+# Dozens of kube-apiservers start in the tests, and memory is cheaper than their time.
+test-unit test-e2e-shared chaos conformance: export GOGC ?= 400
+
 .PHONY: test-unit
 test-unit: deps test-binaries ## Run the tests of all packages, those against a real kube-apiserver included
 	$(GO_TEST) ./...
@@ -47,7 +45,7 @@ test-e2e: test-e2e-shared test-e2e-measured ## Run the end-to-end tests in the t
 
 # Measurements ask for a world that does nothing else; one of them is idle itself.
 MEASUREMENTS := ^Test(Idle|HangingCluster)_
-GO_TEST_E2E := go test -tags e2e -count=1 -timeout 45m
+GO_TEST_E2E := go test -vet=off -tags e2e -count=1 -timeout 45m
 
 # Without the chaos run, in which a Node that stands in for an orphan was seen to stay.
 .PHONY: test-e2e-shared

@@ -30,7 +30,7 @@ const (
 	version = "v1.36.3+k3s1"
 
 	// patience is how long a step may take on a busy machine with two cores.
-	patience = 6 * time.Minute
+	patience = 15 * time.Minute
 )
 
 // cluster is a workload cluster under test.
