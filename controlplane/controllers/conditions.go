@@ -40,7 +40,7 @@ func computeConditions(s *scope, p *plan) []metav1.Condition {
 			clusterv1.NotReadyReason, clusterv1.ReadyUnknownReason, clusterv1.ReadyReason),
 		machinesCondition(s, clusterv1.MachineUpToDateCondition, controlplanev1.MachinesUpToDateCondition,
 			clusterv1.NotUpToDateReason, clusterv1.UpToDateUnknownReason, clusterv1.UpToDateReason),
-		rollingOutCondition(s),
+		rollingOutCondition(s, p),
 		scalingUpCondition(s, p),
 		scalingDownCondition(s, p),
 		remediatingCondition(s, p),
@@ -134,7 +134,7 @@ func machinesCondition(s *scope, from, to, issue, unknown, good string) metav1.C
 	return *c
 }
 
-func rollingOutCondition(s *scope) metav1.Condition {
+func rollingOutCondition(s *scope, p *plan) metav1.Condition {
 	outdated := s.outdated()
 	if len(outdated) == 0 {
 		return metav1.Condition{Type: controlplanev1.RollingOutCondition, Status: metav1.ConditionFalse, Reason: clusterv1.NotRollingOutReason}
@@ -145,7 +145,7 @@ func rollingOutCondition(s *scope) metav1.Condition {
 	}
 	return metav1.Condition{
 		Type: controlplanev1.RollingOutCondition, Status: metav1.ConditionTrue, Reason: clusterv1.RollingOutReason,
-		Message: fmt.Sprintf("Rolling out %d not up-to-date replicas\n%s", len(outdated), bullets(messages)),
+		Message: withHolds(fmt.Sprintf("Rolling out %d not up-to-date replicas\n%s", len(outdated), bullets(messages)), p, scaleUp, scaleDown),
 	}
 }
 

@@ -83,6 +83,10 @@ func TestConditions_SayWhatIsTrue(t *testing.T) {
 		{name: "outdated", change: func(s *scope) {
 			s.controlPlane.Spec.Version = "v1.36.3+k3s2"
 		}, want: map[string]metav1.ConditionStatus{controlplanev1.RollingOutCondition: yes}, message: "v1.36.3+k3s2 required"},
+		{name: "a rollout waits", change: func(s *scope) {
+			s.controlPlane.Spec.Version = "v1.36.3+k3s2"
+			setNode(s, "m1", corev1.NodeReady, corev1.ConditionFalse)
+		}, want: map[string]metav1.ConditionStatus{controlplanev1.RollingOutCondition: yes}, message: "Node m1 of Machine m1 is not ready"},
 	}
 	for _, tc := range cases {
 		t.Run(tc.name, func(t *testing.T) {
@@ -150,6 +154,35 @@ func TestCertificatesCondition_SaysWhatExpiresSoon(t *testing.T) {
 			}
 			require.Len(t, recorder.Events, 1, "said once")
 		})
+	}
+}
+
+// Reconciles come often, and each event is a write.
+func TestTellHolds_SaysAgainOnlyWhatChanged(t *testing.T) {
+	recorder := events.NewFakeRecorder(10)
+	r := &Reconciler{Recorder: recorder}
+	s := newScope(3)
+	for _, step := range []struct {
+		name  string
+		holds []string
+		want  []string
+	}{
+		{name: "first", holds: []string{"m1 is down"}, want: []string{"m1 is down"}},
+		{name: "the same", holds: []string{"m1 is down"}},
+		{name: "one more", holds: []string{"m0 is down", "m1 is down"}, want: []string{"m0 is down"}},
+		{name: "one less", holds: []string{"m0 is down"}},
+		{name: "none"},
+		{name: "again", holds: []string{"m0 is down"}, want: []string{"m0 is down"}},
+	} {
+		p := &plan{}
+		p.hold(scaleUp, step.holds...)
+		for range 2 {
+			r.tellHolds(s, p)
+		}
+		require.Len(t, recorder.Events, len(step.want), step.name)
+		for _, want := range step.want {
+			require.Contains(t, <-recorder.Events, "ControlPlaneUnhealthy scale up waits: "+want, step.name)
+		}
 	}
 }
 

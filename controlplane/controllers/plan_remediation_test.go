@@ -3,6 +3,7 @@ package controllers
 import (
 	"encoding/json"
 	"errors"
+	"fmt"
 	"testing"
 	"time"
 
@@ -199,29 +200,33 @@ func TestDecide_CountsTheRetriesOfARemediation(t *testing.T) {
 }
 
 func TestDecide_ADeadMemberLeavesEtcdBeforeItsReplacementJoins(t *testing.T) {
-	s := newScope(3)
-	kill(s, "m1")
-	require.NotNil(t, decide(s).remediate)
+	for _, servers := range []int{3, 5} {
+		t.Run(fmt.Sprintf("of %d", servers), func(t *testing.T) {
+			s := newScope(servers)
+			kill(s, "m1")
+			require.NotNil(t, decide(s).remediate)
 
-	setAnnotation(s, controlplanev1.RemediationInProgressAnnotation, recordOf("m1", time.Minute, 0))
-	markDeleting(s, "m1")
-	p := decide(s)
-	require.NotNil(t, p.remove, "two healthy voters of three can let the dead one go")
-	assert.Equal(t, memberOf("m1"), p.remove.member)
-	assert.Nil(t, p.create)
+			setAnnotation(s, controlplanev1.RemediationInProgressAnnotation, recordOf("m1", time.Minute, 0))
+			markDeleting(s, "m1")
+			p := decide(s)
+			require.NotNil(t, p.remove, "a majority of healthy voters can let the dead one go")
+			assert.Equal(t, memberOf("m1"), p.remove.member)
+			assert.Nil(t, p.create)
 
-	s.machines = s.machines.Filter(func(m *clusterv1.Machine) bool { return m.Name != "m1" })
-	assert.Nil(t, decide(s).create, "the member is still there")
-	removeMemberOf(s, "m1")
-	delete(s.workload.nodes, "m1")
-	p = decide(s)
-	assert.NotNil(t, p.create)
-	assert.False(t, p.remediated, "the replacement is still owed")
+			s.machines = s.machines.Filter(func(m *clusterv1.Machine) bool { return m.Name != "m1" })
+			assert.Nil(t, decide(s).create, "the member is still there")
+			removeMemberOf(s, "m1")
+			delete(s.workload.nodes, "m1")
+			p = decide(s)
+			assert.NotNil(t, p.create)
+			assert.False(t, p.remediated, "the replacement is still owed")
 
-	addServer(s, "m3")
-	p = decide(s)
-	assert.Nil(t, p.create)
-	assert.True(t, p.remediated)
+			addServer(s, fmt.Sprintf("m%d", servers))
+			p = decide(s)
+			assert.Nil(t, p.create)
+			assert.True(t, p.remediated)
+		})
+	}
 }
 
 func TestDecide_FoundsAnewAfterTheFirstServerNeverCameUp(t *testing.T) {

@@ -155,13 +155,21 @@ func ignoreAllNotFound(err error) error {
 	return client.IgnoreNotFound(err)
 }
 
-// tellHolds makes an event of what holds back a change, when it wasn't told before.
+// tellHolds makes an event of what holds back a change, when it isn't what was told last.
 func (r *Reconciler) tellHolds(s *scope, p *plan) {
+	var holds []string
+	starting := isStarting(s)
 	for _, h := range p.waiting {
-		if h.change == removeMember || isStarting(s) {
-			continue
+		if h.change != removeMember && !starting {
+			holds = append(holds, fmt.Sprintf("%s waits: %s", h.change, h.message))
 		}
-		r.event(s, "Warning", "ControlPlaneUnhealthy", "Wait", "%s waits: %s", h.change, h.message)
+	}
+	before, _ := r.told.Swap(s.controlPlane.UID, holds)
+	told, _ := before.([]string)
+	for _, hold := range holds {
+		if !slices.Contains(told, hold) {
+			r.event(s, corev1.EventTypeWarning, "ControlPlaneUnhealthy", "Wait", "%s", hold)
+		}
 	}
 }
 
