@@ -35,10 +35,16 @@ test-unit test-e2e-shared test-e2e-measured chaos conformance bench: export KUBE
 # Dozens of kube-apiservers start in the tests, and memory is cheaper than their time.
 test-unit test-e2e-shared chaos conformance: export GOGC ?= 400
 
+# How much the tests tried. What a package that passes prints, go test doesn't show; one that didn't run again, since
+# nothing changed, has left it there.
+test-unit test-e2e-shared test-e2e-measured: export CAPK3S_TOTALS = $(CAPK3S_CACHE)/totals/$@
+show_totals = @cat $(CAPK3S_CACHE)/totals/$@/* || true
+
 .PHONY: test-unit
 test-unit: deps test-binaries ## Run the tests of all packages, those against a real kube-apiserver included
 	$(GO_TEST) ./...
 	$(call each_module,$(GO_TEST) ./...)
+	$(show_totals)
 
 .PHONY: test-e2e
 test-e2e: test-e2e-shared test-e2e-measured ## Run the end-to-end tests in the test world
@@ -51,10 +57,12 @@ GO_TEST_E2E := go test -vet=off -tags e2e -count=1 -timeout 45m
 .PHONY: test-e2e-shared
 test-e2e-shared: deps test-binaries
 	$(GO_TEST_E2E) -skip '$(MEASUREMENTS)|^TestChaos_' -parallel 3 $(GO_TEST_FLAGS) ./test/e2e/... -unused-permissions
+	$(show_totals)
 
 .PHONY: test-e2e-measured
 test-e2e-measured: deps test-binaries
 	$(GO_TEST_E2E) -run '$(MEASUREMENTS)' $(GO_TEST_FLAGS) ./test/e2e/...
+	$(show_totals)
 
 OPS ?= 20
 SEED ?= 0

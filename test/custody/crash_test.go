@@ -10,6 +10,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
+	"github.com/capk3s/capk3s/test/totals"
 )
 
 // apart is how many writes lie between two faults of one life. Over the lives of a round each write fails once.
@@ -33,7 +34,7 @@ func TestOperator_SurvivesAFaultAtEveryWrite(t *testing.T) {
 			}
 		}
 	})
-	fmt.Printf("crash points tried: %d, with %d processes in %d lives of a cluster\n", points.Load(), processes.Load(), thoroughness*apart)
+	totals.Print("crash points tried", "%d, with %d processes in %d lives of a cluster", points.Load(), processes.Load(), thoroughness*apart)
 }
 
 // live goes through the life of a cluster.

@@ -22,6 +22,7 @@ import (
 	"github.com/capk3s/capk3s/pkg/certs"
 	"github.com/capk3s/capk3s/pkg/token"
 	"github.com/capk3s/capk3s/test/testenv"
+	"github.com/capk3s/capk3s/test/totals"
 )
 
 // crowd is how many KThreesConfigs of one cluster are reconciled at once.
@@ -68,7 +69,7 @@ func TestRaces(t *testing.T) {
 			})
 		}
 	})
-	fmt.Printf("races run: %d, of which a user won %d\n", races.Load(), users.Load())
+	totals.Print("races run", "%d, of which a user won %d", races.Load(), users.Load())
 }
 
 // newRace is a paused cluster with workers that wait for it.

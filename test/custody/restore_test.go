@@ -15,6 +15,7 @@ import (
 
 	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
 	controlplanev1 "github.com/capk3s/capk3s/controlplane/api/v1beta3"
+	"github.com/capk3s/capk3s/test/totals"
 )
 
 // restores are what is tried with each cluster.
@@ -55,7 +56,7 @@ func TestRestore(t *testing.T) {
 			})
 		}
 	})
-	fmt.Printf("restore orders tried: %d, with %d clusters\n", orders.Load(), clusters)
+	totals.Print("restore orders tried", "%d, with %d clusters", orders.Load(), clusters)
 }
 
 // In whatever order a backup comes back, and however late a part of it, there is no new token, no new CA and no

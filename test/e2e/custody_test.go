@@ -35,6 +35,7 @@ func startManagement(t *testing.T, n int, name string) *world.Management {
 	m, err := here.StartManagement(t.Context(), world.ManagementOptions{Name: name, Address: world.ManagementAddress(n)})
 	require.NoError(t, err)
 	t.Cleanup(m.Stop)
+	listenTo(t, m)
 	others.Lock()
 	defer others.Unlock()
 	others.started = append(others.started, m)

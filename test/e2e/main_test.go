@@ -35,14 +35,24 @@ func TestMain(m *testing.M) {
 		fmt.Fprintln(os.Stderr, err)
 		os.Exit(1)
 	}
-	code := m.Run()
-	problems, err := checkPermissions(context.Background(), code == 0)
-	if err != nil {
-		problems = append(problems, err.Error())
+	if err := guard.Watch(context.Background(), management.Config); err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
 	}
-	for _, problem := range problems {
-		fmt.Println("FAIL: permissions:", problem)
-		code = 1
+	code := m.Run()
+	passed := code == 0
+	for name, check := range map[string]func() ([]string, error){
+		"permissions": func() ([]string, error) { return checkPermissions(context.Background(), passed) },
+		"silence":     checkSilence,
+	} {
+		problems, err := check()
+		if err != nil {
+			problems = append(problems, err.Error())
+		}
+		for _, problem := range problems {
+			fmt.Printf("FAIL: %s: %s\n", name, problem)
+			code = 1
+		}
 	}
 	management.Stop()
 	os.Exit(code)
