@@ -53,12 +53,16 @@ func newCluster(t testing.TB, name string, servers, workers int32) *cluster {
 	return newClusterAt(t, management, name, version, servers, workers)
 }
 
-// newClusterAt creates them in the given management cluster, and for the given version of K3s.
-func newClusterAt(t testing.TB, at *world.Management, name, version string, servers, workers int32) *cluster {
+// newClusterAt creates them in the given management cluster, and for the given version of K3s. Something else can be
+// done in the namespace before.
+func newClusterAt(t testing.TB, at *world.Management, name, version string, servers, workers int32, before ...func(*cluster)) *cluster {
 	t.Helper()
 	ctx := context.Background()
 	c := &cluster{t: t, at: at, namespace: "e2e-" + name, name: name, version: version}
 	c.create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: c.namespace}})
+	for _, do := range before {
+		do(c)
+	}
 	for _, object := range c.objects(servers, workers) {
 		c.create(ctx, object)
 	}

@@ -6,6 +6,7 @@ import (
 	"context"
 	"fmt"
 
+	"github.com/stretchr/testify/assert"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -13,6 +14,8 @@ import (
 	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/capk3s/capk3s/test/chaos"
 )
 
 // silentSeconds is how long a server's Node may be known to be silent before its Machine counts as unhealthy.
@@ -42,6 +45,22 @@ func (c *cluster) killServer(name string) {
 	machine, err := c.at.Host.Open(c.namespace, name)
 	require.NoError(c.t, err)
 	require.NoError(c.t, machine.Kill(context.Background()))
+}
+
+// replaceDeadServer kills one of so many servers, whose health is watched, and waits until it is replaced. Its member
+// must be gone before another one joins.
+func (c *cluster) replaceDeadServer(token []byte, servers int) {
+	c.t.Helper()
+	dead, version := c.servers()[0].Name, c.controlPlane().Spec.Version
+	most, _ := c.throughout(token, func() {
+		c.killServer(dead)
+		c.awaitMachineGone(dead)
+		c.awaitServers(chaos.Cluster{Servers: servers, Version: version})
+	})
+	assert.Equal(c.t, servers, most, "servers at most")
+	last := c.controlPlane().Status.LastRemediation
+	assert.Equal(c.t, dead, last.Machine)
+	assert.False(c.t, last.Time.IsZero())
 }
 
 // awaitMachineGone waits until a Machine is deleted.

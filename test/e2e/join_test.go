@@ -94,7 +94,7 @@ func (c *cluster) boot(name string, userData []byte) *machine.Machine {
 }
 
 // withToken changes the token in the config.yaml of a cloud-config.
-func withToken(t *testing.T, data []byte, change func(string) string) []byte {
+func withToken(t testing.TB, data []byte, change func(string) string) []byte {
 	t.Helper()
 	header, _, _ := bytes.Cut(data, []byte("\n"))
 	document := map[string]any{}

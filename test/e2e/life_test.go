@@ -21,10 +21,13 @@ import (
 	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
 )
 
+// The CAs are the user's own.
 func TestCluster_LivesThroughScalingLossAndDeletion(t *testing.T) {
 	t.Parallel()
-	c := newCluster(t, "life", 3, 2)
+	var cas userCAs
+	c := newClusterAt(t, management, "life", version, 3, 2, func(c *cluster) { cas = c.createUserCAs() })
 	c.awaitSettled(3, 2)
+	c.requireUserCAs(cas)
 	token := c.tokenSecret().Data["value"]
 	require.NotEmpty(t, token)
 	c.requireCustody(token)
@@ -50,9 +53,17 @@ func TestCluster_LivesThroughScalingLossAndDeletion(t *testing.T) {
 		c.requireCustody(token)
 		c.scale(5, 3)
 		c.awaitSettled(5, 3)
+		c.requireCustody(token)
+	})
+	t.Run("of five servers one that dies is replaced, and its member leaves etcd first", func(t *testing.T) {
+		c.t = t
+		c.checkHealth(context.Background())
+		c.replaceDeadServer(token, 5)
+		require.NoError(t, management.Client.Delete(context.Background(), get(c, &clusterv1.MachineHealthCheck{})))
 		c.scale(3, 3)
 		c.awaitSettled(3, 3)
 		c.requireCustody(token)
+		c.requireUserCAs(cas)
 	})
 	t.Run("the token outlives every KThreesConfig", func(t *testing.T) {
 		c.t = t
