@@ -1,6 +1,7 @@
 package controllers
 
 import (
+	"fmt"
 	"testing"
 	"time"
 
@@ -9,6 +10,7 @@ import (
 	apiextensionsv1 "k8s.io/apiextensions-apiserver/pkg/apis/apiextensions/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/utils/ptr"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 )
 
@@ -72,6 +74,41 @@ func TestOutdatedReasons_NameWhatDiffers(t *testing.T) {
 			require.Len(t, reasons, 1)
 			assert.Contains(t, reasons[0], tc.want)
 		})
+	}
+}
+
+// What belongs to a running server and is deleted by somebody is no reason to touch the server.
+func TestDecide_KeepsAServerWhoseObjectsAreGone(t *testing.T) {
+	for name, change := range map[string]func(*scope){
+		"the KThreesConfig":          func(s *scope) { delete(s.configs, "m1") },
+		"the infrastructure machine": func(s *scope) { delete(s.infraMachines, "m1") },
+		"the Node":                   func(s *scope) { delete(s.workload.nodes, "m1") },
+	} {
+		for _, replicas := range []int32{3, 5} {
+			t.Run(fmt.Sprintf("%s, of %d", name, replicas), func(t *testing.T) {
+				s := newScope(3)
+				s.controlPlane.Spec.Replicas = ptr.To(replicas)
+				for name := range s.machines {
+					s.infraMachines[name] = &unstructured.Unstructured{Object: map[string]any{}}
+				}
+				change(s)
+				p := decide(s)
+				assert.Nil(t, p.delete)
+				assert.Nil(t, p.remove)
+				assert.Nil(t, p.remediate)
+				assert.Nil(t, p.standIn)
+				assert.Empty(t, s.outdated())
+				switch {
+				case replicas == 3:
+					assert.Nil(t, p.create)
+				case name == "the Node":
+					assert.Nil(t, p.create, "etcd takes no member beside one that nobody speaks for")
+					assert.Contains(t, joined(p), "m1")
+				default:
+					assert.NotNil(t, p.create, "the cluster grows all the same")
+				}
+			})
+		}
 	}
 }
 

@@ -6,6 +6,9 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -63,6 +66,13 @@ func live(o *operator) {
 	o.settle("one new server", 1)
 	o.requireCustody()
 
+	o.asOlderProvider("v1beta2", nil)
+	o.orphanMachines()
+	o.secrets = o.readSecrets()
+	o.await("adoption", o.step, o.adopted)
+	o.settle("the same server", 1)
+	o.requireCustody()
+
 	require.NoError(o, o.env.Client.Delete(background, &clusterv1.Cluster{ObjectMeta: o.meta()}, client.PropagationPolicy("Background")))
 	o.await("the end", o.step, o.gone)
 	o.Logf("%d writes, %d processes", o.schedule.writes, o.processes)
@@ -71,4 +81,30 @@ func live(o *operator) {
 func (o *operator) settle(what string, servers int) {
 	o.Helper()
 	o.await(what, o.step, func() error { return o.settled(servers, 0) })
+}
+
+// orphanMachines takes the owners of all Machines away.
+func (s *stage) orphanMachines() {
+	s.Helper()
+	for _, machine := range list(s, &clusterv1.MachineList{}).Items {
+		nobody := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"ownerReferences":null}}`))
+		require.NoError(s, s.env.Client.Patch(background, &machine, nobody))
+	}
+}
+
+// adopted says which Secret or Machine the control plane doesn't own yet.
+func (s *stage) adopted() error {
+	s.Helper()
+	cp := s.controlPlane()
+	for _, machine := range list(s, &clusterv1.MachineList{}).Items {
+		if !metav1.IsControlledBy(&machine, cp) {
+			return fmt.Errorf("Machine %s isn't adopted", machine.Name)
+		}
+	}
+	for _, secret := range list(s, &corev1.SecretList{}).Items {
+		if s.isCustody(secret.Name) && !metav1.IsControlledBy(&secret, cp) {
+			return fmt.Errorf("Secret %s isn't adopted", secret.Name)
+		}
+	}
+	return nil
 }

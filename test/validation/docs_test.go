@@ -7,11 +7,9 @@ import (
 	"go/parser"
 	"go/token"
 	"io"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"reflect"
-	"regexp"
 	"strconv"
 	"strings"
 	"testing"
@@ -36,39 +34,6 @@ func TestDocs_NameEveryConditionAndReason(t *testing.T) {
 			assert.Containsf(t, string(doc), "`"+name+"`", "of %s", folder)
 		}
 	}
-}
-
-// A name of a test in the docs promises that the test is there. "..." stands for the beginning of the one before.
-func TestDocs_NameOnlyTestsThatExist(t *testing.T) {
-	source := testSource(t)
-	docs, err := filepath.Glob("../../docs/*.md")
-	require.NoError(t, err)
-	named := 0
-	for _, doc := range docs {
-		text, err := os.ReadFile(doc)
-		require.NoError(t, err)
-		for _, name := range regexp.MustCompile("`(?:Test|\\.\\.\\.)[A-Za-z0-9]*_[A-Za-z0-9]+`").FindAllString(string(text), -1) {
-			name = strings.TrimPrefix(strings.Trim(name, "`"), "...")
-			assert.Containsf(t, source, name+"(t *testing.T)", "%s names test %s", filepath.Base(doc), name)
-			named++
-		}
-	}
-	require.NotZero(t, named)
-}
-
-// testSource is the text of all tests of the project.
-func testSource(t *testing.T) string {
-	t.Helper()
-	source := strings.Builder{}
-	require.NoError(t, filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		source.Write(text)
-		return err
-	}))
-	return source.String()
 }
 
 // The documents list everything that the hardening switch sets.
