@@ -16,7 +16,7 @@ var (
 	// quoted is a name in the docs: of a folder, or of a test, whose beginning "..." may stand for.
 	quoted = regexp.MustCompile("`([^` ]+)`")
 
-	testName = regexp.MustCompile(`^(Test[A-Za-z0-9]*|\.\.\.)_[A-Za-z0-9]+$`)
+	testName = regexp.MustCompile(`^(Test[A-Z]\w*|\.\.\._\w+)$`)
 
 	testFunc = regexp.MustCompile(`(?m)^func (Test\w+)\(t \*testing\.T\)`)
 )
@@ -32,7 +32,7 @@ func TestDocs_NameOnlyTestsThatExist(t *testing.T) {
 			for name, in := range testsNamedIn(line) {
 				named++
 				if len(in) == 0 {
-					assert.Containsf(t, folders, name, "named in %s", filepath.Base(doc))
+					assert.NotEmptyf(t, folders[name], "%s, named in %s", name, filepath.Base(doc))
 				}
 				for _, folder := range in {
 					assert.Containsf(t, folders[name], folder, "%s, named in %s", name, filepath.Base(doc))
@@ -64,31 +64,39 @@ func TestDocs_NameATestForEachRow(t *testing.T) {
 	}
 }
 
-// testsNamedIn returns the tests that a line names, each with the folders that were named last before it.
+// testsNamedIn returns the tests that a line names, each with the folders that were named last before it. Several
+// folders with nothing but commas between them have the same tests.
 func testsNamedIn(line string) map[string][]string {
 	tests := map[string][]string{}
 	var folders []string
-	beginning, complete := "", true
-	for _, match := range quoted.FindAllStringSubmatch(line, -1) {
-		name := match[1]
+	beginning, end, wasFolder := "", 0, false
+	for _, at := range quoted.FindAllStringSubmatchIndex(line, -1) {
+		name, gap := line[at[2]:at[3]], line[end:at[0]]
+		end = at[1]
 		if !testName.MatchString(name) {
-			info, err := os.Stat(filepath.Join("../..", name))
-			if err != nil || !info.IsDir() {
+			if !isFolder(name) {
+				wasFolder = false
 				continue
 			}
-			if complete {
-				folders, complete = nil, false
+			if !wasFolder || gap != ", " {
+				folders = nil
 			}
-			folders = append(folders, name)
+			folders, wasFolder = append(folders, name), true
 			continue
 		}
+		wasFolder = false
 		if rest, short := strings.CutPrefix(name, "..."); short {
 			name = beginning + rest
 		}
 		beginning, _, _ = strings.Cut(name, "_")
-		tests[name], complete = folders, true
+		tests[name] = folders
 	}
 	return tests
+}
+
+func isFolder(name string) bool {
+	info, err := os.Stat(filepath.Join("../..", name))
+	return err == nil && info.IsDir()
 }
 
 // foldersOfTests are all tests of the project, each with the folders that have one of that name.
