@@ -99,7 +99,7 @@ func AgentConfig(agent Agent, spec *bootstrapv1.KThreesConfigSpec) (Config, erro
 	fields := Config{}
 	fields.addAgent(&spec.AgentConfig)
 	c := maps.Clone(fields)
-	if err := c.addExtra("agentConfig.extraConfig", spec.AgentConfig.ExtraConfig, fields, checkAgentKey); err != nil {
+	if err := c.addExtra("agentConfig.extraConfig", spec.AgentConfig.ExtraConfig, fields, checkKeyOfAgent); err != nil {
 		return nil, err
 	}
 	if spec.Profile == bootstrapv1.ProfileCIS {

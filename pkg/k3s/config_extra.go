@@ -62,6 +62,17 @@ func checkAgentKey(name string) (Type, error) {
 	return checkKey(name, key, known)
 }
 
+// checkKeyOfAgent is [checkAgentKey] for a machine that runs an agent, which doesn't start with a setting that it doesn't
+// know. A server skips one.
+func checkKeyOfAgent(name string) (Type, error) {
+	kind, err := checkAgentKey(name)
+	if err == nil && kind == "" {
+		return "", fmt.Errorf("an agent that doesn't know %s doesn't start: correct the name, or, if K3s is newer than this release, let a "+
+			"file below /etc/rancher/k3s/config.yaml.d set it", name)
+	}
+	return kind, err
+}
+
 func checkKey(name string, key Key, known bool) (Type, error) {
 	if long, isShort := longName(name); isShort {
 		return "", fmt.Errorf("write %s in place of its short form %s", long, name)

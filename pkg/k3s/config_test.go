@@ -122,6 +122,16 @@ func TestExtraConfig_RefusesWithAWordOnWhatToDo(t *testing.T) {
 	}
 }
 
+// A server skips what it doesn't know, an agent doesn't start with it.
+func TestExtraConfig_RefusesWhatWouldKeepAnAgentFromStarting(t *testing.T) {
+	spec := &bootstrapv1.KThreesConfigSpec{AgentConfig: bootstrapv1.AgentConfig{ExtraConfig: extra(map[string]string{"snapshoter": `"native"`})}}
+	_, err := AgentConfig(Agent{Endpoint: testEndpoint, Token: "t"}, spec)
+	require.ErrorContains(t, err, "agentConfig.extraConfig: an agent that doesn't know snapshoter doesn't start: correct the name")
+	c, err := ServerConfig(Server{Endpoint: testEndpoint, Token: "t"}, spec)
+	require.NoError(t, err)
+	require.Equal(t, "native", c["snapshoter"])
+}
+
 // Values that YAML takes for something else unless they are quoted.
 func TestConfigYAML_KeepsStrings(t *testing.T) {
 	for _, value := range []string{
