@@ -108,7 +108,7 @@ func (m Machine) Plan(dir string) (Plan, error) {
 	if err != nil {
 		return Plan{}, err
 	}
-	if err := checkPaths(m.Files, own); err != nil {
+	if err := checkPaths(m.Files, own, dir); err != nil {
 		return Plan{}, err
 	}
 	return Plan{
@@ -189,17 +189,4 @@ func commandFiles(dir string, commands []string) []File {
 		})
 	}
 	return files
-}
-
-func checkPaths(files, own []File) error {
-	taken := map[string]bool{joinedPath: true}
-	for _, file := range own {
-		taken[file.Path] = true
-	}
-	for i, file := range files {
-		if taken[path.Clean(file.Path)] {
-			return fmt.Errorf("files[%d].path: %s is written by the operator: remove it", i, file.Path)
-		}
-	}
-	return nil
 }

@@ -48,15 +48,6 @@ func TestPlan_KeepsStateWhereTheSpecSays(t *testing.T) {
 	}
 }
 
-func TestPlan_RefusesFilesOfTheOperator(t *testing.T) {
-	for _, path := range []string{ConfigPath, dropInPath, joinedPath, "/run/dir/bootstrap.sh", "/etc/rancher/k3s/../k3s/config.yaml"} {
-		m := testMachine(FirstServer)
-		m.Files = []File{{Path: path}}
-		_, err := m.Plan("/run/dir")
-		require.ErrorContains(t, err, "is written by the operator", path)
-	}
-}
-
 func TestPlan_RefusesWhatIsNoVersion(t *testing.T) {
 	m := testMachine(Worker)
 	m.Version = ""

@@ -62,6 +62,10 @@ func registriesFile(config k3s.Config, content []byte) (File, error) {
 	if set := config.Strings("private-registry"); len(set) > 0 {
 		at = set[0]
 	}
+	if !plainPath.MatchString(at) || at == ConfigPath {
+		return File{}, errors.New("agentConfig.privateRegistry must be an absolute path of letters, digits, dots, dashes and " +
+			"underscores that is no other file's, since agentConfig.registries is written there")
+	}
 	return SecretFile(at, content), nil
 }
 

@@ -24,6 +24,14 @@ configs:
 	require.Equal(t, "/etc/r.yaml", file.Path)
 }
 
+// The file is written where K3s looks for it, or not at all.
+func TestPlan_RegistriesFile_NeedsAPlaceOfItsOwn(t *testing.T) {
+	for _, at := range []string{"registries.yaml", "/etc/a b.yaml", "{{ v1.region }}", "/etc/", ConfigPath} {
+		_, err := registriesFile(k3s.Config{"private-registry": at}, []byte("mirrors: {}"))
+		require.ErrorContains(t, err, "agentConfig.privateRegistry must be an absolute path", at)
+	}
+}
+
 func TestPlan_RegistriesFile_RefusesWhatK3sWouldSkip(t *testing.T) {
 	for name, tt := range map[string]struct{ content, want string }{
 		"not YAML":      {"mirrors:\n  a: [hunter2\n", "line"},
