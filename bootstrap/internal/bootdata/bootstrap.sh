@@ -11,6 +11,7 @@ boot_service=k3s
 [ "$boot_role" = server ] || boot_service=k3s-agent
 boot_state=running
 boot_tries=10
+boot_limit=
 boot_script_url=https://get.k3s.io
 boot_script=
 boot_script_sum=
@@ -19,6 +20,8 @@ set --
 # shellcheck disable=SC1091 # where K3s comes from and the proxies, as the spec has them
 [ ! -e "$boot_dir/environment" ] || . "$boot_dir/environment"
 [ "${INSTALL_K3S_SKIP_DOWNLOAD:-}" != true ] || boot_tries=1
+# A download that stands still would last for ever.
+! command -v timeout >/dev/null || boot_limit="timeout 900"
 
 boot_say() {
 	echo "k3s-bootstrap: $*"
@@ -41,6 +44,22 @@ boot_end() {
 	[ "$boot_status" -ne 0 ] || exit 1
 }
 trap boot_end EXIT
+
+# boot_own PATH OWNER MODE: either of the last two may be empty.
+boot_own() {
+	[ -z "$2" ] || chown -- "$2" "$1" || boot_fail "the file $1 can't be given to $2"
+	[ -z "$3" ] || chmod -- "$3" "$1" || boot_fail "the file $1 can't have the mode $3"
+}
+
+# What cloud-init writes in the place of instance data that the machine doesn't have.
+boot_check_rendered() {
+	for boot_file in /etc/rancher/k3s/config.yaml "$boot_dir"/*K3sCommands/*; do
+		! grep -qs CI_MISSING_JINJA_VAR/ "$boot_file" ||
+			boot_fail "$boot_file has an expression over instance data that this machine doesn't have: $(
+				grep -ao 'CI_MISSING_JINJA_VAR/[A-Za-z0-9_]*' "$boot_file" | head -n 1
+			)"
+	done
+}
 
 boot_commands() {
 	for boot_file in "$boot_dir/$1"/*; do
@@ -84,7 +103,8 @@ boot_check() {
 
 boot_install() {
 	boot_fetch && boot_check "${boot_script:-$boot_dir/install.sh}" &&
-		INSTALL_K3S_VERSION=$boot_version INSTALL_K3S_SKIP_START=true sh "${boot_script:-$boot_dir/install.sh}" "$boot_role"
+		# shellcheck disable=SC2086 # the limit is a command with an argument, or nothing
+		INSTALL_K3S_VERSION=$boot_version INSTALL_K3S_SKIP_START=true $boot_limit sh "${boot_script:-$boot_dir/install.sh}" "$boot_role"
 }
 
 # Nothing was downloaded, so the K3s that is here may be another one.
@@ -139,6 +159,9 @@ if [ -n "$boot_ca_file" ]; then
 	echo "ca_certificate=$boot_ca_file" >"$WGETRC"
 fi
 
+boot_check_rendered
+# shellcheck disable=SC1091 # calls of boot_own
+[ ! -e "$boot_dir/owners" ] || . "$boot_dir/owners"
 boot_commands preK3sCommands
 
 if [ -e /etc/sysctl.d/90-k3s-cis.conf ]; then

@@ -6,6 +6,10 @@ import (
 	"encoding/base64"
 	"fmt"
 	"io"
+	"path"
+	"slices"
+	"strconv"
+	"strings"
 
 	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
 )
@@ -73,6 +77,35 @@ func FromAPI(file *bootstrapv1.File, secret []byte) (File, error) {
 		}
 	}
 	return f, nil
+}
+
+// OwnersLater returns the files as root's, and in the folder dir one more that makes the bootstrap script set their
+// owners, and the modes that a change of the owner takes away. cloud-init looks a user up before it makes any, knows
+// no numbers, and writes nothing more after one that it can't find.
+func OwnersLater(files []File, dir string) []File {
+	var calls strings.Builder
+	later := slices.Clone(files)
+	for i := range later {
+		file := &later[i]
+		mode := ""
+		if isSpecial(file.Permissions) {
+			mode = file.Permissions
+		}
+		if file.Owner != "" || mode != "" {
+			calls.WriteString(strings.Join([]string{"boot_own", quoted(file.Path), quoted(file.Owner), quoted(mode)}, " ") + "\n")
+		}
+		file.Owner = ""
+	}
+	if calls.Len() == 0 {
+		return later
+	}
+	return append(later, SecretFile(path.Join(dir, "owners"), []byte(calls.String())))
+}
+
+// isSpecial says whether octal permissions have a bit besides those of reading, writing and running.
+func isSpecial(permissions string) bool {
+	mode, err := strconv.ParseUint(permissions, 8, 16)
+	return err == nil && mode > 0o777
 }
 
 func withoutSpace(data []byte) []byte {

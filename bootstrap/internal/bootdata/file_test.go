@@ -56,6 +56,22 @@ func TestFromAPI(t *testing.T) {
 	}
 }
 
+func TestOwnersLater(t *testing.T) {
+	files := []File{
+		{Path: "/plain", Permissions: "0750"}, {Path: "/it's", Owner: "a:b"}, {Path: "/setuid", Permissions: "4755"},
+		{Path: "/both", Owner: "33:33", Permissions: "02770"},
+	}
+	got := OwnersLater(files, "/run/dir")
+	require.Equal(t, SecretFile("/run/dir/owners", []byte(
+		"boot_own '/it'\\''s' 'a:b' ''\nboot_own '/setuid' '' '4755'\nboot_own '/both' '33:33' '02770'\n")), got[4])
+	for i, file := range got[:4] {
+		require.Empty(t, file.Owner)
+		require.Equal(t, files[i].Path, file.Path)
+	}
+	require.Equal(t, "a:b", files[1].Owner, "the files stay as they were")
+	require.Len(t, OwnersLater(files[:1], "/run/dir"), 1)
+}
+
 func TestFromAPI_RefusesContentThatIsNotEncodedAsItSays(t *testing.T) {
 	for _, encoding := range []bootstrapv1.Encoding{bootstrapv1.Base64, bootstrapv1.Gzip, bootstrapv1.GzipBase64} {
 		_, err := FromAPI(&bootstrapv1.File{Path: "/f", Content: "c2VjcmV0!", Encoding: encoding}, nil)

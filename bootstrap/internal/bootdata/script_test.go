@@ -46,6 +46,27 @@ func TestScript_FailureIsVisible(t *testing.T) {
 			func(_ *computer.Computer, m *Machine) { m.PostCommands = []string{"false", "touch /root/reached"} },
 			"FAILED: postK3sCommands/000 ended with status 1", 0,
 		},
+		"owner that nobody is": {
+			func(_ *computer.Computer, m *Machine) {
+				m.Files = []File{{Path: "/root/f", Owner: "nobody-of-that-name"}}
+				m.PreCommands = []string{"touch /root/reached"}
+			},
+			"FAILED: the file /root/f can't be given to nobody-of-that-name", 0,
+		},
+		"setting with instance data that the machine lacks": {
+			func(_ *computer.Computer, m *Machine) {
+				m.Config["node-name"] = "a-CI_MISSING_JINJA_VAR/local_ipv9"
+				m.PreCommands = []string{"touch /root/reached"}
+			},
+			"FAILED: /etc/rancher/k3s/config.yaml has an expression over instance data that this machine doesn't have: CI_MISSING_JINJA_VAR/local_ipv9", 0,
+		},
+		"command with instance data that the machine lacks": {
+			func(_ *computer.Computer, m *Machine) {
+				m.PreCommands = []string{"touch /root/reached"}
+				m.PostCommands = []string{"hostnamectl set-hostname CI_MISSING_JINJA_VAR/hostname2"}
+			},
+			"FAILED: /run/dir/postK3sCommands/000 has an expression over instance data that this machine doesn't have", 0,
+		},
 		"command that exits": {
 			func(_ *computer.Computer, m *Machine) { m.PreCommands = []string{"exit 0"} },
 			"FAILED: ended early, with status 0", 0,
@@ -91,11 +112,30 @@ func TestScript_OpenRC(t *testing.T) {
 	}
 }
 
+// A download that stands still is an attempt that failed.
+func TestScript_BoundsEachAttempt(t *testing.T) {
+	c := computer.New(t)
+	c.Command("timeout", `echo "$1" >>/root/limits; shift; exec /usr/bin/timeout 0.2 "$@"`)
+	c.Command("curl", "echo 'while :; do :; done'")
+	log, err := bootstrap(t, c, testMachine(Worker))
+	require.Error(t, err)
+	require.Contains(t, log, "FAILED: K3s v1.36.3+k3s1 couldn't be installed in 10 attempts")
+	require.Equal(t, strings.Repeat("900\n", 10), c.Read("/root/limits"))
+}
+
+func TestScript_NeedsNoTimeout(t *testing.T) {
+	c := computer.New(t)
+	c.Hide("timeout")
+	log, err := bootstrap(t, c, testMachine(Worker))
+	require.NoError(t, err, log)
+	require.Equal(t, "v1.36.3+k3s1 true agent\n", c.Read("/root/installed"))
+}
+
 // bootstrap does what comes before the plan's command, and runs it.
 func bootstrap(t *testing.T, c *computer.Computer, m Machine) (string, error) {
 	t.Helper()
 	plan := planOf(t, m)
-	for _, file := range plan.Files {
+	for _, file := range OwnersLater(plan.Files, "/run/dir") {
 		c.Write(file.Path, string(file.Content), 0o600)
 	}
 	return c.Run(plan.Command...)

@@ -67,9 +67,6 @@ func (d document) fileNode(file file) (*yaml.Node, error) {
 	entry := &yaml.Node{Kind: yaml.MappingNode}
 	add := func(key string, value *yaml.Node) { entry.Content = append(entry.Content, plain(key), value) }
 	add("path", d.quoted(file.Path))
-	if file.Owner != "" {
-		add("owner", d.quoted(file.Owner))
-	}
 	if file.Permissions != "" {
 		add("permissions", d.quoted(file.Permissions))
 	}

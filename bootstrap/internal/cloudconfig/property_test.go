@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"strings"
 	"syscall"
@@ -73,19 +74,28 @@ var expressions = []text{
 	{"{{ ds.meta_data.odd }}", computer.OddValue},
 }
 
+// ids are a user's and a group's.
+type ids struct{ user, group uint32 }
+
 type spec struct {
 	machine  bootdata.Machine
 	files    map[string]text
-	modes    map[string]os.FileMode
-	owned    map[string]bool
+	modes    map[string]uint32
+	owners   map[string]ids
 	commands map[string]text
 	settings map[string]any
 }
 
 func (g generator) spec() spec {
+	roles := []bootdata.Role{bootdata.FirstServer, bootdata.JoiningServer, bootdata.Worker}
 	s := spec{
-		machine: testMachine(bootdata.Worker), files: map[string]text{}, modes: map[string]os.FileMode{}, owned: map[string]bool{},
+		machine: testMachine(roles[g.IntN(len(roles))]), files: map[string]text{}, modes: map[string]uint32{}, owners: map[string]ids{},
 		commands: map[string]text{}, settings: map[string]any{"token": "T"},
+	}
+	s.machine.CAFiles = []bootdata.File{bootdata.SecretFile("/var/lib/rancher/k3s/server/tls/server-ca.key", []byte("key\n"))}
+	if s.machine.Hardened = g.IntN(2) == 0; s.machine.Hardened {
+		s.machine.Registries, s.machine.Kubelet = []byte("mirrors: {}\n"), []byte(`{"maxPods":200}`)
+		s.machine.Proxy.HTTPProxy = "http://user:'\"$(id)@proxy"
 	}
 	for name, content := range alwaysThere {
 		s.addPlain("/root/"+name, content, true)
@@ -94,7 +104,7 @@ func (g generator) spec() spec {
 	s.addPlain("/root/large text", g.large(func() []byte { return []byte(g.literal(pieces)) }), true)
 	s.addPlain("/root/large binary", g.large(func() []byte { return g.bytes(1000) }), false)
 	for i := range 40 {
-		g.addFile(&s, fmt.Sprintf("/root/file %d {{ v1.region }}'\"", i), pieces)
+		g.addFile(&s, g.path(i), pieces)
 	}
 	for i := range 15 {
 		content := g.text(hardPieces, expressions)
@@ -136,6 +146,26 @@ func (s *spec) addPlain(path, content string, rendered bool) {
 	s.files[path], s.modes[path] = text{content, content}, 0o644
 }
 
+// path makes one that no other file has, with anything in its names that a name can have.
+func (g generator) path(i int) string {
+	name := func() string {
+		pieces := append(slices.Clone(hardPieces), "\r", "\x01", "\u2028", "{{ v1.region }}", "*", "-rf")
+		const longest = 200
+		name := strings.ReplaceAll(g.literal(pieces), "/", "")
+		return strings.ToValidUTF8(name[:min(len(name), longest)], "")
+	}
+	return fmt.Sprintf("/root/%d%s/-%s.", i, name(), name())
+}
+
+// owners are what somebody writes, and who that is.
+var owners = []struct {
+	written string
+	ids
+}{
+	{"daemon:daemon", ids{1, 1}}, {"daemon", ids{1, 0}}, {":daemon", ids{0, 1}}, {"root:daemon", ids{0, 1}}, {"33:34", ids{33, 34}},
+	{"2", ids{2, 0}}, {"daemon:0", ids{1, 0}},
+}
+
 // large makes a content of 200 kB out of pieces.
 func (g generator) large(piece func() []byte) string {
 	const size = 200_000
@@ -158,16 +188,20 @@ func (g generator) addFile(s *spec, path string, pieces []string) {
 	content := g.text(pieces, expressions)
 	file := bootdata.File{Path: path, Content: []byte(content.written), Rendered: true}
 	s.modes[path] = 0o644
-	switch g.IntN(5) {
+	switch g.IntN(3) {
 	case 0:
 		file.Rendered, content.arrives = false, content.written
 	case 1:
 		random := g.bytes(g.IntN(400))
 		file.Content, file.Rendered, content.arrives = random, false, string(random)
-	case 2:
-		file.Permissions, s.modes[path] = "0750", 0o750
-	case 3:
-		file.Owner, s.owned[path] = "daemon:daemon", true
+	}
+	if g.IntN(3) == 0 {
+		s.modes[path] = 0o400 | g.Uint32N(0o10000)
+		file.Permissions = fmt.Sprintf("%0*o", 4+g.IntN(2), s.modes[path])
+	}
+	if g.IntN(3) == 0 {
+		owner := owners[g.IntN(len(owners))]
+		file.Owner, s.owners[path] = owner.written, owner.ids
 	}
 	s.files[path] = content
 	s.machine.Files = append(s.machine.Files, file)
@@ -202,6 +236,7 @@ func TestProperty_BytesArrive(t *testing.T) {
 		t.Run(fmt.Sprintf("CLOUDCONFIG_SEED=%d", seed), func(t *testing.T) {
 			s := generator{rand.New(rand.NewPCG(seed, 0))}.spec()
 			c := computer.New(t)
+			c.Command("sysctl", "")
 			if os.Getuid() != 0 {
 				dropOwners(&s)
 			}
@@ -221,7 +256,7 @@ func TestProperty_BytesArrive(t *testing.T) {
 			specs, files, commands, settings = specs+1, files+len(s.files), commands+len(s.commands), settings+2*len(s.settings)-2
 		})
 	}
-	t.Logf("booted %d specs: %d files, %d commands and %d settings arrived byte for byte, all schemas valid",
+	t.Logf("booted %d specs: %d files with their owners and modes, %d commands and %d settings arrived byte for byte, all schemas valid",
 		specs, files, commands, settings)
 }
 
@@ -231,8 +266,11 @@ func (s spec) requireArrived(t *testing.T, c *computer.Computer) {
 		require.True(t, content.arrives == c.Read(path), "the content of %s is another", path)
 		info, err := os.Stat(c.Path(path))
 		require.NoError(t, err)
-		require.Equal(t, s.modes[path], info.Mode().Perm(), path)
-		require.Equal(t, s.owned[path], info.Sys().(*syscall.Stat_t).Uid == 1, path)
+		stat := info.Sys().(*syscall.Stat_t)
+		require.Equal(t, s.modes[path], stat.Mode&0o7777, "%q has mode %o", path, stat.Mode)
+		if os.Getuid() == 0 {
+			require.Equal(t, s.owners[path], ids{stat.Uid, stat.Gid}, "%q", path)
+		}
 	}
 	for path, content := range s.commands {
 		require.Equal(t, content.arrives, c.Read(path), path)
@@ -247,7 +285,7 @@ func dropOwners(s *spec) {
 	for i := range s.machine.Files {
 		s.machine.Files[i].Owner = ""
 	}
-	clear(s.owned)
+	clear(s.owners)
 }
 
 // The same spec without any expression needs no template, and is valid to cloud-init's own eye.

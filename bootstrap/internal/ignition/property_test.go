@@ -73,13 +73,21 @@ func TestProperty_BytesArrive(t *testing.T) {
 					require.Equal(t, want.Permissions, fmt.Sprintf("%04o", *got.Mode))
 				}
 				if want.Owner != "" {
-					require.Equal(t, want.Owner, *got.User.Name+":"+*got.Group.Name)
+					require.Equal(t, want.Owner, who(got.User.Name, got.User.ID)+":"+who(got.Group.Name, got.Group.ID))
 				}
 			}
 			arrived += len(m.Files)
 		})
 	}
 	t.Logf("%d configs are valid, %d files arrived byte for byte", len(seeds), arrived)
+}
+
+// who is the name, or the number, of a user or a group.
+func who(name *string, id *int) string {
+	if name != nil {
+		return *name
+	}
+	return strconv.Itoa(*id)
 }
 
 func randomBytes(random *rand.Rand, n int) []byte {
@@ -116,7 +124,8 @@ func randomFile(random *rand.Rand, path string) bootdata.File {
 		file.Permissions = fmt.Sprintf("%04o", random.IntN(0o1000))
 	}
 	if random.IntN(2) == 0 {
-		file.Owner = "core:docker"
+		owners := []string{"core:docker", "33:34", "core:0"}
+		file.Owner = owners[random.IntN(len(owners))]
 	}
 	return file
 }

@@ -30,8 +30,10 @@ const (
 // Render returns the Ignition config of a machine, merged with the user's own config unless that is empty. An error
 // tells the user what to change in the spec; it quotes neither contents nor settings.
 func Render(m bootdata.Machine, additional string) ([]byte, error) {
-	if err := refuseExpressions(m); err != nil {
-		return nil, err
+	for _, check := range []func(bootdata.Machine) error{refuseExpressions, refuseVolatile} {
+		if err := check(m); err != nil {
+			return nil, err
+		}
 	}
 	plan, err := m.Plan(runDir)
 	if err != nil {
@@ -100,18 +102,22 @@ func modeOf(file bootdata.File) (int, error) {
 	return int(mode), nil
 }
 
-// owner splits user:group.
+// owner splits user:group, each a name or a number.
 func owner(text string) (types.NodeUser, types.NodeGroup) {
 	user, group, _ := strings.Cut(text, ":")
-	var u types.NodeUser
-	var g types.NodeGroup
-	if user != "" {
-		u.Name = &user
+	userID, userName := idOrName(user)
+	groupID, groupName := idOrName(group)
+	return types.NodeUser{ID: userID, Name: userName}, types.NodeGroup{ID: groupID, Name: groupName}
+}
+
+func idOrName(text string) (*int, *string) {
+	if text == "" {
+		return nil, nil
 	}
-	if group != "" {
-		g.Name = &group
+	if id, err := strconv.ParseUint(text, 10, 31); err == nil {
+		return ptr.To(int(id)), nil
 	}
-	return u, g
+	return nil, &text
 }
 
 // resource returns the content of a file as a URL, compressed where that is smaller.
@@ -177,6 +183,21 @@ func refuseExpressions(m bootdata.Machine) error {
 		if slices.ContainsFunc(m.Config.Strings(key), cloudconfig.HasExpression) {
 			return fmt.Errorf("%s %s: let a command of preK3sCommands write it into a file in %s.d",
 				fieldOf(key), advice, bootdata.ConfigPath)
+		}
+	}
+	return nil
+}
+
+// volatile are folders that are empty when the machine has booted, whatever Ignition wrote there before.
+var volatile = []string{"/run/", "/tmp/", "/dev/", "/proc/", "/sys/"}
+
+func refuseVolatile(m bootdata.Machine) error {
+	for i, file := range m.Files {
+		for _, dir := range volatile {
+			if strings.HasPrefix(file.Path, dir) {
+				return fmt.Errorf("files[%d].path: Ignition writes %s before the machine has its %s, so that it would be lost: "+
+					"choose a folder that lasts", i, file.Path, dir)
+			}
 		}
 	}
 	return nil

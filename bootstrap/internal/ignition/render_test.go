@@ -10,6 +10,7 @@ import (
 	"github.com/coreos/ignition/v2/config/v3_4/types"
 	"github.com/stretchr/testify/require"
 	"github.com/vincent-petithory/dataurl"
+	"k8s.io/utils/ptr"
 
 	"github.com/capk3s/capk3s/bootstrap/internal/bootdata"
 	"github.com/capk3s/capk3s/pkg/k3s"
@@ -110,6 +111,31 @@ func TestRender_RefusesModesThatIgnitionWouldDrop(t *testing.T) {
 	m.Files = []bootdata.File{{Path: "/a", Permissions: "4755"}}
 	_, err := Render(m, "")
 	require.ErrorContains(t, err, "permissions of /a: Ignition knows neither setuid")
+}
+
+func TestRender_RefusesFilesThatWouldBeGoneAfterTheBoot(t *testing.T) {
+	for _, path := range []string{"/run/a", "/tmp/a", "/dev/shm/a"} {
+		m := testMachine(bootdata.Worker)
+		m.Files = []bootdata.File{{Path: "/runner"}, {Path: path}}
+		_, err := Render(m, "")
+		require.ErrorContains(t, err, "files[1].path: Ignition writes "+path+" before the machine has its /")
+	}
+}
+
+func TestRender_OwnersAreNamesOrNumbers(t *testing.T) {
+	m := testMachine(bootdata.Worker)
+	m.Files = []bootdata.File{{Path: "/a", Owner: "33:www"}, {Path: "/b", Owner: "core:0"}, {Path: "/c", Owner: ":docker"}, {Path: "/d"}}
+	data, err := Render(m, "")
+	require.NoError(t, err)
+	config := parse(t, data)
+	a, b, c, d := fileAt(t, config, "/a"), fileAt(t, config, "/b"), fileAt(t, config, "/c"), fileAt(t, config, "/d")
+	require.Equal(t, types.NodeUser{ID: ptr.To(33)}, a.User)
+	require.Equal(t, types.NodeGroup{Name: ptr.To("www")}, a.Group)
+	require.Equal(t, types.NodeUser{Name: ptr.To("core")}, b.User)
+	require.Equal(t, types.NodeGroup{ID: ptr.To(0)}, b.Group)
+	require.Equal(t, types.NodeUser{}, c.User)
+	require.Equal(t, types.NodeGroup{Name: ptr.To("docker")}, c.Group)
+	require.Equal(t, types.NodeUser{}, d.User)
 }
 
 func TestRender_MergesTheUsersConfig(t *testing.T) {
