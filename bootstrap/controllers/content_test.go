@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"io"
 	"maps"
+	"math/rand/v2"
 	"strings"
 	"testing"
 
@@ -141,16 +142,37 @@ func TestReconcile_RefusesContentThatCantBeUsed(t *testing.T) {
 		"endpoint of two lines": {func(s *bootstrapv1.KThreesConfigSpec) {
 			s.ServerConfig.Datastore.EndpointFrom = sourceOf("odd", "lines")
 		}, "spec.serverConfig.datastore.endpointFrom: key lines of Secret odd must be a single line"},
+		"registries from a Secret": {func(s *bootstrapv1.KThreesConfigSpec) {
+			s.AgentConfig.Registries.ContentFrom = sourceOf("odd", "yaml")
+		}, "spec.agentConfig.registries: line 1 isn't what K3s expects"},
+		"registries at a relative path": {func(s *bootstrapv1.KThreesConfigSpec) {
+			s.AgentConfig.Registries.Content, s.AgentConfig.PrivateRegistry = "mirrors: {}", "registries.yaml"
+		}, "spec.agentConfig.privateRegistry must be an absolute path"},
 		"token as a label": {func(s *bootstrapv1.KThreesConfigSpec) {
 			s.AgentConfig.NodeLabels = []string{"a=b", "t=" + serverToken}
-		}, "spec.agentConfig.nodeLabels holds the cluster's token"},
-		"another token as a taint": {func(s *bootstrapv1.KThreesConfigSpec) {
+		}, "spec.agentConfig.nodeLabels[1] holds the cluster's token"},
+		"token as an argument": {func(s *bootstrapv1.KThreesConfigSpec) {
+			s.AgentConfig.KubeletArgs = []string{"node-labels=t=" + agentToken}
+		}, "spec.agentConfig.kubeletArgs[0] holds the cluster's token"},
+		"another token as a name": {func(s *bootstrapv1.KThreesConfigSpec) {
 			s.AgentConfig.NodeName = "{{ v1.region }}K10" + strings.Repeat("0a", 32) + "::server:x"
 		}, "spec.agentConfig.nodeName holds the cluster's token"},
 		"file of the operator": {func(s *bootstrapv1.KThreesConfigSpec) {
 			s.Files = []bootstrapv1.File{{Path: "/a", Content: "a"}, {Path: "/etc/rancher/k3s/registries.yaml", Content: "a"}}
 			s.AgentConfig.Registries.Content = "mirrors: {}"
 		}, "spec.files[1].path: /etc/rancher/k3s/registries.yaml is written by the operator: remove it"},
+		"file in the place of a folder": {func(s *bootstrapv1.KThreesConfigSpec) {
+			s.Files = []bootstrapv1.File{{Path: "/opt/a", Content: "a"}, {Path: "/opt/a/b", Content: "a"}}
+		}, "spec.files[0].path: /opt/a is the folder of /opt/a/b"},
+		"file beside the commands": {func(s *bootstrapv1.KThreesConfigSpec) {
+			s.Files = []bootstrapv1.File{{Path: "/run/cluster-api/k3s/preK3sCommands/999", Content: "reboot"}}
+		}, "spec.files[0].path: /run/cluster-api/k3s/preK3sCommands/999 is in a folder of the operator"},
+		"volatile file in Ignition": {func(s *bootstrapv1.KThreesConfigSpec) {
+			s.Format, s.Files = bootstrapv1.Ignition, []bootstrapv1.File{{Path: "/run/a", Content: "a"}}
+		}, "spec.files[0].path: Ignition writes /run/a before the machine has its /run/"},
+		"more than a Secret holds": {func(s *bootstrapv1.KThreesConfigSpec) {
+			s.Files = []bootstrapv1.File{{Path: "/a", ContentFrom: sourceOf("large", "a")}, {Path: "/b", ContentFrom: sourceOf("large", "a")}}
+		}, "spec.files: the bootstrap data have "},
 		"expression in Ignition": {func(s *bootstrapv1.KThreesConfigSpec) {
 			s.Format, s.AgentConfig.NodeName = bootstrapv1.Ignition, "{{ ds.meta_data.hostname }}"
 		}, "spec.agentConfig.nodeName holds an expression over cloud-init's instance data"},
@@ -161,10 +183,13 @@ func TestReconcile_RefusesContentThatCantBeUsed(t *testing.T) {
 	for name, tt := range tests {
 		t.Run(name, func(t *testing.T) {
 			w := newWorld(t).complete().initialize()
-			env.Create(t, testenv.Secret(w.cluster, "odd", map[string]string{"empty": "\n", "lines": "hunter2\nx"}, opaque))
+			env.Create(t,
+				testenv.Secret(w.cluster, "odd", map[string]string{"empty": "\n", "lines": "hunter2\nx", "yaml": "mirrors: hunter2"}, opaque),
+				testenv.Secret(w.cluster, "large", map[string]string{"a": incompressible(500 << 10)}, opaque))
 			config := w.machine("m", bootstrapv1.OrderJoin, withSpec(tt.change))
 			w.mustReconcile(config)
 			w.requireWaiting(config, bootstrapv1.InvalidConfigReason, tt.want)
+			require.NotContains(t, config.Annotations, clusterv1.MachineCertificatesExpiryDateAnnotation, "nothing is half written")
 			said := strings.Join(w.events(), "\n")
 			require.Contains(t, said, "Warning InvalidConfig "+tt.want)
 			for _, secret := range []string{"hunter2", serverToken} {
@@ -172,6 +197,31 @@ func TestReconcile_RefusesContentThatCantBeUsed(t *testing.T) {
 			}
 		})
 	}
+}
+
+// incompressible returns bytes of which compression saves none.
+func incompressible(size int) string {
+	out := make([]byte, size)
+	rand.NewChaCha8([32]byte{}).Read(out)
+	return string(out)
+}
+
+// Whoever corrects one field is told of the next.
+func TestReconcile_EachThingThatIsWrongHasAnEvent(t *testing.T) {
+	w := newWorld(t).complete()
+	config := w.machine("m", bootstrapv1.OrderInit, withSpec(func(s *bootstrapv1.KThreesConfigSpec) {
+		s.Files = []bootstrapv1.File{
+			{Path: "/a", Content: "!", Encoding: bootstrapv1.Base64}, {Path: "/b", Content: "!", Encoding: bootstrapv1.Base64},
+		}
+	}))
+	w.mustReconcile(config)
+	require.Contains(t, strings.Join(w.events(), "\n"), "Warning InvalidConfig spec.files[0]: the content of file /a isn't base64")
+	w.mustReconcile(config)
+	require.Empty(t, w.events(), "once is enough")
+	w.update(config, func() { config.Spec.Files[0].Content = "YQ==" })
+	w.mustReconcile(config)
+	require.Contains(t, strings.Join(w.events(), "\n"), "Warning InvalidConfig spec.files[1]: the content of file /b isn't base64")
+	require.False(t, w.lockIsHeld())
 }
 
 func TestReconcile_IgnitionIsNamedInTheSecret(t *testing.T) {
@@ -207,11 +257,7 @@ func TestReconcile_WarnsOfDataThatAreTooBig(t *testing.T) {
 	config := w.machine("m", "worker", withSpec(func(s *bootstrapv1.KThreesConfigSpec) {
 		s.Files = []bootstrapv1.File{{Path: "/f", ContentFrom: sourceOf("big", "key")}}
 	}))
-	random := make([]byte, 20<<10)
-	for i := range random {
-		random[i] = byte(i * i >> 3 * (i % 251))
-	}
-	env.Create(t, testenv.Secret(w.cluster, "big", map[string]string{"key": string(random)}, opaque))
+	env.Create(t, testenv.Secret(w.cluster, "big", map[string]string{"key": incompressible(20 << 10)}, opaque))
 	w.mustReconcile(config)
 	w.requireData(config)
 	const warning = "The bootstrap data have "

@@ -158,6 +158,9 @@ func (r *Reconciler) provide(ctx context.Context, s *scope) error {
 	if err != nil {
 		return invalid(err)
 	}
+	if err := fitsSecret(&s.config.Spec, data); err != nil {
+		return err
+	}
 	if err := r.confirmUnused(ctx, s); err != nil {
 		return err
 	}

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"strings"
 
+	corev1 "k8s.io/api/core/v1"
+
 	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
 	"github.com/capk3s/capk3s/bootstrap/internal/bootdata"
 	"github.com/capk3s/capk3s/bootstrap/internal/cloudconfig"
@@ -38,6 +40,16 @@ var sizeLimits = []struct {
 	{"OpenStack", 48 << 10}, // 64 KiB of base64
 	{"Azure", 64 << 10},
 	{"Google Cloud", 256 << 10},
+}
+
+// fitsSecret refuses bootstrap data that no Secret can hold, before anything is written for their sake.
+func fitsSecret(spec *bootstrapv1.KThreesConfigSpec, data []byte) error {
+	limit := corev1.MaxSecretSize - len(formatKey) - len(formatOf(spec))
+	if len(data) <= limit {
+		return nil
+	}
+	return invalid(fmt.Errorf("files: the bootstrap data have %d bytes, more than the %d that a Secret holds: make the files smaller, or let "+
+		"a command download what is big", len(data), limit))
 }
 
 // sizeWarning says which clouds may refuse bootstrap data of that size; it is empty if none does.

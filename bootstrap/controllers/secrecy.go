@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 
 	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
@@ -14,19 +15,23 @@ import (
 // fullToken is how a token in its full form begins.
 var fullToken = regexp.MustCompile(`K10[0-9a-f]{64}::`)
 
-// keepSecret refuses a token where everybody who may read Nodes, or the KThreesConfig, would see it.
+// keepSecret refuses a token where everybody who may read Nodes, or the KThreesConfig, would see it. An error names the
+// entry of a list.
 func (in *inputs) keepSecret(spec *bootstrapv1.KThreesConfigSpec) error {
+	single := func(value string) []string { return []string{value} }
 	for _, shown := range []struct {
 		field  string
 		values []string
 	}{
-		{"agentConfig.nodeName", []string{spec.AgentConfig.NodeName}},
-		{"agentConfig.nodeLabels", spec.AgentConfig.NodeLabels},
-		{"agentConfig.nodeTaints", spec.AgentConfig.NodeTaints},
+		{"agentConfig.nodeName", single(spec.AgentConfig.NodeName)},
+		{"agentConfig.providerID", single(spec.AgentConfig.ProviderID)},
+		{"agentConfig.nodeLabels[%d]", spec.AgentConfig.NodeLabels},
+		{"agentConfig.nodeTaints[%d]", spec.AgentConfig.NodeTaints},
+		{"agentConfig.kubeletArgs[%d]", spec.AgentConfig.KubeletArgs},
 	} {
-		if slices.ContainsFunc(shown.values, in.holdsToken) {
+		if i := slices.IndexFunc(shown.values, in.holdsToken); i >= 0 {
 			return fmt.Errorf("%s holds the cluster's token, or what looks like one: remove it, and change the token if others "+
-				"have seen it", shown.field)
+				"have seen it", strings.Replace(shown.field, "%d", strconv.Itoa(i), 1))
 		}
 	}
 	return nil

@@ -64,9 +64,11 @@ func setAvailable(s *scope) {
 	setCondition(s.config, bootstrapv1.DataSecretAvailableCondition, metav1.ConditionTrue, bootstrapv1.AvailableReason, message)
 }
 
-// setRefused writes an event when the reason is a new one.
+// setRefused writes an event when the reason is a new one, or the same of something else: the next field that is wrong,
+// or the next Secret that is missing.
 func (r *Reconciler) setRefused(config *bootstrapv1.KThreesConfig, refused *refusal) {
-	if conditions.GetReason(config, bootstrapv1.DataSecretAvailableCondition) != refused.reason {
+	if conditions.GetReason(config, bootstrapv1.DataSecretAvailableCondition) != refused.reason ||
+		conditions.GetMessage(config, bootstrapv1.DataSecretAvailableCondition) != refused.message {
 		kind := corev1.EventTypeNormal
 		if refused.warning {
 			kind = corev1.EventTypeWarning

@@ -154,11 +154,23 @@ func TestReconcile_RefusesWhatCantBecomeBootstrapData(t *testing.T) {
 			},
 			"spec.files[0]: the content of file /f isn't base64, as its encoding says",
 		},
+		"owner": {
+			func(_ *clusterv1.Machine, c *bootstrapv1.KThreesConfig) {
+				c.Spec.Files = []bootstrapv1.File{{Path: "/f", Content: "c", Owner: "root root"}}
+			},
+			"spec.files[0]: the owner of file /f must be user:group",
+		},
 		"setting": {
 			func(_ *clusterv1.Machine, c *bootstrapv1.KThreesConfig) {
 				c.Spec.AgentConfig.ExtraConfig = bootstrapv1.ExtraConfig{"debug": apiextensionsv1.JSON{Raw: []byte(`"perhaps"`)}}
 			},
 			"spec.agentConfig.extraConfig: the value of debug must be true or false",
+		},
+		"setting that an agent doesn't know": {
+			func(_ *clusterv1.Machine, c *bootstrapv1.KThreesConfig) {
+				c.Spec.AgentConfig.ExtraConfig = bootstrapv1.ExtraConfig{"snapshoter": apiextensionsv1.JSON{Raw: []byte(`"native"`)}}
+			},
+			"spec.agentConfig.extraConfig: an agent that doesn't know snapshoter doesn't start",
 		},
 	}
 	for name, tt := range tests {

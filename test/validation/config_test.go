@@ -33,6 +33,10 @@ var configCases = []configCase{
 		"inline raw gzip", withFile(bootstrapv1.File{Path: "/etc/a", Content: "x", Encoding: bootstrapv1.Gzip}),
 		refusal{"files[]", "use encoding gzip+base64"},
 	},
+	{
+		"unknown encoding", withFile(bootstrapv1.File{Path: "/etc/a", Content: "x", Encoding: "zip"}),
+		refusal{"files[].encoding", "supported values"},
+	},
 	{"relative path", withFile(bootstrapv1.File{Path: "etc/a"}), refusal{"files[].path", "must be absolute"}},
 	{"folder", withFile(bootstrapv1.File{Path: "/etc/"}), refusal{"files[].path", "must be that of a file"}},
 	{"path with parent", withFile(bootstrapv1.File{Path: "/etc/../a"}), refusal{"files[].path", "must be that of a file"}},

@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"path"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -46,6 +47,9 @@ func SecretFile(path string, content []byte) File {
 	return File{Path: path, Permissions: secretPermissions, Content: content}
 }
 
+// ownerForm also takes one of the two alone, as in root or :adm.
+var ownerForm = regexp.MustCompile(`^[^\s:]*(:[^\s:]*)?$`)
+
 // FromAPI returns a file of a KThreesConfig. A file with contentFrom gets the bytes of secret, which is what the key
 // of the Secret holds. An error says which field is wrong and doesn't quote the content.
 func FromAPI(file *bootstrapv1.File, secret []byte) (File, error) {
@@ -56,6 +60,9 @@ func FromAPI(file *bootstrapv1.File, secret []byte) (File, error) {
 		Append:      file.Append != nil && *file.Append,
 		Content:     []byte(file.Content),
 		Rendered:    file.Encoding == "",
+	}
+	if !ownerForm.MatchString(f.Owner) {
+		return File{}, fmt.Errorf("the owner of file %s must be user:group, each a name or a number", f.Path)
 	}
 	if file.ContentFrom.Secret.Name != "" {
 		f.Content, f.Rendered = secret, false

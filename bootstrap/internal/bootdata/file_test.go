@@ -72,6 +72,17 @@ func TestOwnersLater(t *testing.T) {
 	require.Len(t, OwnersLater(files[:1], "/run/dir"), 1)
 }
 
+func TestFromAPI_TakesOwnersThatAMachineCanUnderstand(t *testing.T) {
+	for owner, fine := range map[string]bool{"": true, "a": true, "a:b": true, ":b": true, "33:0": true, "a:b:c": false, "a b": false, "a\n": false} {
+		_, err := FromAPI(&bootstrapv1.File{Path: "/f", Owner: owner}, nil)
+		if fine {
+			require.NoError(t, err, owner)
+			continue
+		}
+		require.EqualError(t, err, "the owner of file /f must be user:group, each a name or a number", owner)
+	}
+}
+
 func TestFromAPI_RefusesContentThatIsNotEncodedAsItSays(t *testing.T) {
 	for _, encoding := range []bootstrapv1.Encoding{bootstrapv1.Base64, bootstrapv1.Gzip, bootstrapv1.GzipBase64} {
 		_, err := FromAPI(&bootstrapv1.File{Path: "/f", Content: "c2VjcmV0!", Encoding: encoding}, nil)

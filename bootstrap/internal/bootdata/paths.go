@@ -3,6 +3,7 @@ package bootdata
 import (
 	"fmt"
 	"path"
+	"slices"
 	"strings"
 )
 
@@ -29,6 +30,8 @@ func checkPaths(files, own []File, dir string) error {
 			return fmt.Errorf("files[%d].path: %s is written by the operator: remove it", i, file.Path)
 		case isBelow(at, dir), isBelow(at, sentinelDir):
 			return fmt.Errorf("files[%d].path: %s is in a folder of the operator: choose another one", i, file.Path)
+		case !isName(at):
+			return fmt.Errorf("files[%d].path: a name in it has more than 255 bytes, or a zero byte: no file system takes it", i)
 		case folders[at] != "":
 			return fmt.Errorf("files[%d].path: %s is the folder of %s, so that it can't be a file: choose another path", i, file.Path, folders[at])
 		}
@@ -41,6 +44,13 @@ func addFolders(folders map[string]string, file string) {
 	for dir := path.Dir(file); dir != "/" && dir != "."; dir = path.Dir(dir) {
 		folders[dir] = file
 	}
+}
+
+// isName says whether Linux takes all names in a path.
+func isName(file string) bool {
+	const longest = 255
+	return !strings.Contains(file, "\x00") &&
+		!slices.ContainsFunc(strings.Split(file, "/"), func(name string) bool { return len(name) > longest })
 }
 
 func isBelow(file, dir string) bool {

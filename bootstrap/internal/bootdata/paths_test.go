@@ -1,6 +1,7 @@
 package bootdata
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -32,6 +33,13 @@ func TestPlan_RefusesAFileInThePlaceOfAFolder(t *testing.T) {
 		t.Run(name, func(t *testing.T) { require.ErrorContains(t, planError(tt.paths...), tt.want) })
 	}
 	require.NoError(t, planError("/opt/a", "/opt/ab", "/opt/a.b/c"))
+}
+
+func TestPlan_RefusesNamesThatNoFileSystemTakes(t *testing.T) {
+	for _, path := range []string{"/a/" + strings.Repeat("é", 128) + "/b", "/a\x00b"} {
+		require.ErrorContains(t, planError(path), "files[0].path: a name in it has more than 255 bytes, or a zero byte")
+	}
+	require.NoError(t, planError("/a/"+strings.Repeat("n", 255)))
 }
 
 // planError says what is wrong with files at these paths.
