@@ -64,6 +64,12 @@ test-e2e-measured: deps test-binaries
 	$(GO_TEST_E2E) -run '$(MEASUREMENTS)' $(GO_TEST_FLAGS) ./test/e2e/...
 	$(show_totals)
 
+SPECS ?= 50
+
+.PHONY: property
+property: deps ## Boot random bootstrap data and compare each byte, and say how much it was (SPECS=50)
+	PROPERTY_SPECS=$(SPECS) go test -count=1 -v -timeout 0 -run '^TestProperty_' $(GO_TEST_FLAGS) ./bootstrap/internal/...
+
 OPS ?= 20
 SEED ?= 0
 

@@ -4,7 +4,7 @@
 set -eu
 
 # program:Debian package that brings it
-needed="ip:iproute2 bwrap:bubblewrap unshare:util-linux nsenter:util-linux cloud-init:cloud-init jq:jq openssl:openssl"
+needed="ip:iproute2 bwrap:bubblewrap unshare:util-linux nsenter:util-linux cloud-init:cloud-init jq:jq openssl:openssl curl:curl wget:wget"
 
 missing=""
 for entry in $needed; do

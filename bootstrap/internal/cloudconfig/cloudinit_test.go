@@ -1,11 +1,14 @@
 package cloudconfig
 
 import (
+	"encoding/base64"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"k8s.io/utils/ptr"
 
+	bootstrapv1 "github.com/capk3s/capk3s/bootstrap/api/v1beta3"
 	"github.com/capk3s/capk3s/bootstrap/internal/bootdata"
 	"github.com/capk3s/capk3s/test/testenv/computer"
 )
@@ -36,6 +39,25 @@ func TestBoot_WorkerStartsTheAgent(t *testing.T) {
 	require.Equal(t, "start --no-block k3s-agent\nis-active --quiet k3s-agent\n", c.Read("/root/systemctl"))
 	require.False(t, c.Exists("/etc/rancher/k3s/config.yaml.d"))
 	require.Equal(t, "success\n", c.Read(computer.Sentinel), log)
+}
+
+// Nothing is downloaded: the script comes with files, the binary and the images are in the machine's image.
+func TestBoot_AirGappedWithAScriptThatFilesBring(t *testing.T) {
+	c, m := computer.New(t), testMachine(bootdata.Worker)
+	packed, err := bootdata.Compress([]byte("echo \"$INSTALL_K3S_SKIP_DOWNLOAD $*\" >/root/installed\n"))
+	require.NoError(t, err)
+	script, err := bootdata.FromAPI(&bootstrapv1.File{
+		Path: "/opt/install.sh", Content: base64.StdEncoding.EncodeToString(packed), Encoding: bootstrapv1.GzipBase64, Permissions: "0500",
+	}, nil)
+	require.NoError(t, err)
+	m.Files, m.Install.AirGapped = []bootdata.File{script}, ptr.To(true)
+	c.Hide("curl")
+	c.Hide("wget")
+	c.Command("k3s", "echo 'k3s version "+m.Version+" (abc)'")
+	log, err := c.Boot(render(t, m))
+	require.NoError(t, err, log)
+	require.Equal(t, "true agent\n", c.Read("/root/installed"))
+	require.True(t, c.Exists(computer.Sentinel), log)
 }
 
 func TestBoot_CloudInitSeesTheFailure(t *testing.T) {
