@@ -28,7 +28,7 @@ type File struct {
 	// +kubebuilder:validation:XValidation:rule="self != '/etc/rancher/k3s/config.yaml'",message="the operator writes this file: put settings into serverConfig, agentConfig or their extraConfig"
 	Path string `json:"path,omitempty"`
 
-	// owner of the file as user:group, for example root:root, which is the default.
+	// owner of the file as user:group, each a name or a number, for example root:root, which is the default.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=256

@@ -91,8 +91,9 @@ type ProxySpec struct {
 // IgnitionSpec is about the format ignition.
 // +kubebuilder:validation:MinProperties=1
 type IgnitionSpec struct {
-	// additionalConfig is an Ignition config, in JSON and of version 3.0.0 to 3.4.0, that the operator's is merged
-	// into: disks, users, kernel arguments, further units. Files belong into files.
+	// additionalConfig is an Ignition config, in JSON and of version 3.0.0 to 3.4.0, or a Butane config, of fcos up to
+	// 1.5.0 or flatcar up to 1.1.0, that the operator's is merged into: disks, users, kernel arguments, further units.
+	// Files belong into files.
 	// +optional
 	// +kubebuilder:validation:MinLength=1
 	// +kubebuilder:validation:MaxLength=65536

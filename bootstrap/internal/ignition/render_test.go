@@ -38,7 +38,7 @@ func contentOf(t *testing.T, resource types.Resource) []byte {
 	t.Helper()
 	url, err := dataurl.DecodeString(*resource.Source)
 	require.NoError(t, err)
-	if resource.Compression == nil {
+	if ptr.Deref(resource.Compression, "") == "" {
 		return url.Data
 	}
 	require.Equal(t, "gzip", *resource.Compression)
@@ -150,18 +150,42 @@ func TestRender_MergesTheUsersConfig(t *testing.T) {
 	fileAt(t, config, "/etc/rancher/k3s/config.yaml")
 }
 
+// People write configs for Butane; the real library translates them.
+func TestRender_MergesAButaneConfig(t *testing.T) {
+	for _, variant := range []string{"variant: flatcar\nversion: 1.1.0\n", "variant: fcos\nversion: 1.5.0\n"} {
+		data, err := Render(testMachine(bootdata.Worker), variant+`
+passwd: {users: [{name: core, ssh_authorized_keys: [ssh-ed25519 A]}]}
+storage:
+  files: [{path: /etc/motd, contents: {inline: "hello\n"}}]
+`)
+		require.NoError(t, err)
+		config := parse(t, data)
+		require.Equal(t, "core", config.Passwd.Users[0].Name)
+		require.Equal(t, "hello\n", string(contentOf(t, fileAt(t, config, "/etc/motd").Contents)))
+		fileAt(t, config, "/etc/rancher/k3s/config.yaml")
+	}
+}
+
 func TestRender_RefusesAConfigOfTheUserThatCantBeMerged(t *testing.T) {
 	for name, tt := range map[string]struct{ additional, want string }{
-		"not JSON":     {"variant: flatcar", "ignition.additionalConfig isn't a config that Ignition takes, in JSON"},
+		"not JSON":        {"variant: flatcar", "ignition.additionalConfig isn't a config that Ignition takes, in JSON"},
+		"Butane, too new": {"variant: fcos\nversion: 1.6.0\n", "nor a Butane config in YAML, as of fcos 1.5.0"},
+		"Butane, a typo":  {"variant: fcos\nversion: 1.5.0\nstorage: {file: [{path: /hunter2}]}\n", "isn't a config that Ignition takes"},
+		"Butane, a file of the operator's machine": {
+			"variant: fcos\nversion: 1.5.0\nstorage: {files: [{path: /a, contents: {local: etc/passwd}}]}\n", "$.storage.files.0.contents.local",
+		},
 		"too new":      {`{"ignition":{"version":"3.9.0"}}`, "of a version from 3.0.0 to 3.4.0"},
 		"invalid":      {`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"relative"}]}}`, "$.storage.files.0.path"},
+		"a typo":       {`{"ignition":{"version":"3.4.0"},"storage":{"file":[{"path":"/hunter2"}]}}`, "nused key file at $.storage.file"},
 		"taken file":   {`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/rancher/k3s/config.yaml"}]}}`, "storage.files[0].path: /etc/rancher/k3s/config.yaml is written already"},
+		"taken folder": {`{"ignition":{"version":"3.4.0"},"storage":{"files":[{"path":"/etc/cluster-api/k3s/preK3sCommands/999"}]}}`, "is in a folder of the operator"},
 		"taken unit":   {`{"ignition":{"version":"3.4.0"},"systemd":{"units":[{"name":"k3s-bootstrap.service"}]}}`, "is the operator's"},
 		"no directory": {`{"ignition":{"version":"3.4.0"},"storage":{"links":[{"path":"/etc/rancher","target":"/x"}]}}`, "format ignition: the result would be refused"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := Render(testMachine(bootdata.Worker), tt.additional)
 			require.ErrorContains(t, err, tt.want)
+			require.NotContains(t, err.Error(), "hunter2")
 		})
 	}
 }
