@@ -100,7 +100,7 @@ func TestReconcile_MachinePoolJoinsWithItsVersion(t *testing.T) {
 		Spec: clusterv1.MachinePoolSpec{
 			ClusterName: "c",
 			Template: clusterv1.MachineTemplateSpec{Spec: testenv.Machine(w.cluster, "p", func(m *clusterv1.Machine) {
-				m.Spec.Version = "v1.35.1+k3s2"
+				m.Spec.Version = ""
 			}).Spec},
 		},
 	}
@@ -110,6 +110,9 @@ func TestReconcile_MachinePoolJoinsWithItsVersion(t *testing.T) {
 		OwnerReferences: []metav1.OwnerReference{*metav1.NewControllerRef(pool, clusterv1.GroupVersion.WithKind("MachinePool"))},
 	}}
 	env.Create(t, config)
+	w.mustReconcile(config)
+	w.requireWaiting(config, bootstrapv1.WaitingForVersionReason, "Waiting for spec.template.spec.version of MachinePool p")
+	w.update(pool, func() { pool.Spec.Template.Spec.Version = "v1.35.1+k3s2" })
 	w.mustReconcile(config)
 	require.Equal(t, "v1.35.1+k3s2", w.requireData(config).run[3])
 }
