@@ -51,12 +51,12 @@ boot_own() {
 	[ -z "$3" ] || chmod -- "$3" "$1" || boot_fail "the file $1 can't have the mode $3"
 }
 
-# What cloud-init writes in the place of instance data that the machine doesn't have.
+# cloud-init writes the mark in the place of instance data that the machine doesn't have; a filter may change its case.
 boot_check_rendered() {
 	for boot_file in /etc/rancher/k3s/config.yaml "$boot_dir"/*K3sCommands/*; do
-		! grep -qs CI_MISSING_JINJA_VAR/ "$boot_file" ||
+		! grep -qis CI_MISSING_JINJA_VAR/ "$boot_file" ||
 			boot_fail "$boot_file has an expression over instance data that this machine doesn't have: $(
-				grep -ao 'CI_MISSING_JINJA_VAR/[A-Za-z0-9_]*' "$boot_file" | head -n 1
+				grep -aio 'CI_MISSING_JINJA_VAR/[A-Za-z0-9_]*' "$boot_file" | head -n 1
 			)"
 	done
 }

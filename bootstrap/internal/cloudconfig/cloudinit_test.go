@@ -60,6 +60,27 @@ func TestBoot_AirGappedWithAScriptThatFilesBring(t *testing.T) {
 	require.True(t, c.Exists(computer.Sentinel), log)
 }
 
+// cloud-init drops a document that it can't render, and calls that a success.
+func TestBoot_SaysWhichInstanceDataAreMissing(t *testing.T) {
+	for expression, name := range map[string]string{
+		"{{ ds.meta_data.no_such_thing }}":       "no_such_thing",
+		"{{ ds.no_such_group.no_such_thing }}":   "no_such_thing",
+		"{{ v1.no_such_thing.split('.')[0] }}":   "no_such_thing",
+		"{{ ds.meta_data.no_such_thing[:8] }}":   "no_such_thing",
+		"{{ ds.no.such.no_such_thing | lower }}": "no_such_thing",
+	} {
+		t.Run(expression, func(t *testing.T) {
+			c, m := computer.New(t), testMachine(bootdata.Worker)
+			m.Config["node-name"] = expression
+			log, _ := c.Boot(render(t, m))
+			_, failure, _ := strings.Cut(strings.ToLower(log), "k3s-bootstrap: failed: ")
+			require.Contains(t, failure, "has an expression over instance data that this machine doesn't have: ci_missing_jinja_var/"+name)
+			require.False(t, c.Exists(computer.Sentinel))
+			require.False(t, c.Exists("/root/installed"))
+		})
+	}
+}
+
 func TestBoot_CloudInitSeesTheFailure(t *testing.T) {
 	c, m := computer.New(t), testMachine(bootdata.FirstServer)
 	m.PreCommands = []string{"exit 0"}

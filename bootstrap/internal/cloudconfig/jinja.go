@@ -8,6 +8,9 @@ import (
 // jinjaHeader makes cloud-init render the document with its instance data before it reads it.
 const jinjaHeader = "## template: jinja\n"
 
+// missing is what cloud-init puts before the name of instance data that aren't there. The bootstrap script looks for it.
+const missing = "CI_MISSING_JINJA_VAR/"
+
 const byteOrderMark = "\ufeff"
 
 // The grammar of the expressions that are rendered: a path into the instance data, with indices, method calls and
@@ -62,7 +65,7 @@ func template(text string, levels int) string {
 		out.WriteString("{{ '' }}")
 	}
 	scan(text, func(part string) { out.WriteString(escape(part)) }, func(path string) {
-		value := singleQuoted(path) + "|string"
+		value := forgiving(singleQuoted(path)) + "|string"
 		for range levels {
 			value = "(" + value + "|tojson)[1:-1]"
 		}
@@ -91,6 +94,36 @@ func scan(text string, literal, expr func(string)) {
 		start = end
 	}
 	literal(text[start:])
+}
+
+var (
+	root      = regexp.MustCompile(`^` + rootForm + `\b`)
+	access    = regexp.MustCompile(`^` + accessForm)
+	plainName = regexp.MustCompile(`[A-Za-z0-9_-]+`)
+)
+
+// forgiving returns an expression that, where a part of its path isn't there, renders as cloud-init marks what is
+// missing. Jinja would fail, and cloud-init would drop the whole document, say that all is well, and leave a machine
+// that does nothing.
+func forgiving(path string) string {
+	out := root.FindString(path)
+	rest := path[len(out):]
+	name := out
+	for step := access.FindString(rest); step != ""; step = access.FindString(rest) {
+		rest = rest[len(step):]
+		switch isCall := strings.HasPrefix(access.FindString(rest), "("); {
+		case strings.HasPrefix(step, "("):
+		case strings.HasPrefix(step, "[") && strings.Contains(stringLiteral.ReplaceAllString(step, ""), ":"): // a slice
+			out = "(" + out + "|default(['" + missing + name + "']))"
+		case isCall:
+			out = "(" + out + "|default('" + missing + name + "'))"
+		case out != "ds" && out != "v1": // these two are always there
+			out = "(" + out + "|default({}))"
+		}
+		out += step
+		name = plainName.FindString(step)
+	}
+	return out + rest
 }
 
 func singleQuoted(path string) string {

@@ -45,6 +45,21 @@ func TestTemplate(t *testing.T) {
 	require.Equal(t, "{{ '{{' }}{ v1.region }}}", template("{{{ v1.region }}}", 1))
 }
 
+func TestForgiving(t *testing.T) {
+	for path, want := range map[string]string{
+		"v1.region":                            "v1.region",
+		"region|upper":                         "region|upper",
+		"ds.meta_data.hostname":                "(ds.meta_data|default({})).hostname",
+		"ds['a']['b-c'][0]|default('x', true)": "((ds['a']|default({}))['b-c']|default({}))[0]|default('x', true)",
+		"v1.local_hostname.split('.')[0]":      "((v1.local_hostname|default('CI_MISSING_JINJA_VAR/local_hostname')).split('.')|default({}))[0]",
+		"distro_release[0]":                    "(distro_release|default({}))[0]",
+		"region.upper()":                       "(region|default('CI_MISSING_JINJA_VAR/region')).upper()",
+		"v1.instance_id[:8]":                   "(v1.instance_id|default(['CI_MISSING_JINJA_VAR/instance_id']))[:8]",
+	} {
+		require.Equal(t, want, forgiving(path), path)
+	}
+}
+
 func TestEscape(t *testing.T) {
 	require.Equal(t, "{{ '{{' }} v1.region }} {{ '{%' }}", escape("{{ v1.region }} {%"))
 }
