@@ -58,7 +58,9 @@ func TestFromAPI(t *testing.T) {
 
 func TestOwnersLater(t *testing.T) {
 	files := []File{
-		{Path: "/plain", Permissions: "0750"}, {Path: "/it's", Owner: "a:b"}, {Path: "/setuid", Permissions: "4755"},
+		{Path: "/plain", Permissions: "0750"},
+		{Path: "/it's", Owner: "a:b"},
+		{Path: "/setuid", Permissions: "4755"},
 		{Path: "/both", Owner: "33:33", Permissions: "02770"},
 	}
 	got := OwnersLater(files, "/run/dir")

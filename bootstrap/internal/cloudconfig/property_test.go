@@ -162,8 +162,13 @@ var owners = []struct {
 	written string
 	ids
 }{
-	{"daemon:daemon", ids{1, 1}}, {"daemon", ids{1, 0}}, {":daemon", ids{0, 1}}, {"root:daemon", ids{0, 1}}, {"33:34", ids{33, 34}},
-	{"2", ids{2, 0}}, {"daemon:0", ids{1, 0}},
+	{"daemon:daemon", ids{1, 1}},
+	{"daemon", ids{1, 0}},
+	{":daemon", ids{0, 1}},
+	{"root:daemon", ids{0, 1}},
+	{"33:34", ids{33, 34}},
+	{"2", ids{2, 0}},
+	{"daemon:0", ids{1, 0}},
 }
 
 // large makes a content of 200 kB out of pieces.
