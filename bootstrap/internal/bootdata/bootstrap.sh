@@ -51,6 +51,11 @@ boot_own() {
 	[ -z "$3" ] || chmod -- "$3" "$1" || boot_fail "the file $1 can't have the mode $3"
 }
 
+# boot_append PATH CONTENT: what is there already keeps its owner and mode.
+boot_append() {
+	mkdir -p "${1%/*}" && cat "$2" >>"$1" || boot_fail "nothing can be added to the file $1"
+}
+
 # cloud-init writes the mark in the place of instance data that the machine doesn't have; a filter may change its case.
 boot_check_rendered() {
 	for boot_file in /etc/rancher/k3s/config.yaml "$boot_dir"/*K3sCommands/*; do
@@ -160,8 +165,8 @@ if [ -n "$boot_ca_file" ]; then
 fi
 
 boot_check_rendered
-# shellcheck disable=SC1091 # calls of boot_own
-[ ! -e "$boot_dir/owners" ] || . "$boot_dir/owners"
+# shellcheck disable=SC1091 # calls of the two functions
+[ ! -e "$boot_dir/files" ] || . "$boot_dir/files"
 boot_commands preK3sCommands
 
 if [ -e /etc/sysctl.d/90-k3s-cis.conf ]; then

@@ -86,27 +86,39 @@ func FromAPI(file *bootstrapv1.File, secret []byte) (File, error) {
 	return f, nil
 }
 
-// OwnersLater returns the files as root's, and in the folder dir one more that makes the bootstrap script set their
-// owners, and the modes that a change of the owner takes away. cloud-init looks a user up before it makes any, knows
-// no numbers, and writes nothing more after one that it can't find.
-func OwnersLater(files []File, dir string) []File {
+// ForCloudInit returns the files as cloud-init can write them, and in the folder dir one more that makes the bootstrap
+// script do the rest. cloud-init looks an owner up before it makes any user, knows no numbers, and writes nothing more
+// after one that it can't find; it drops special bits of modes; and it gives a file that it appends to to root, for
+// everybody to read.
+func ForCloudInit(files []File, dir string) []File {
 	var calls strings.Builder
-	later := slices.Clone(files)
-	for i := range later {
-		file := &later[i]
-		mode := ""
+	call := func(words ...string) {
+		calls.WriteString(words[0])
+		for _, word := range words[1:] {
+			calls.WriteString(" " + quoted(word))
+		}
+		calls.WriteString("\n")
+	}
+	written := slices.Clone(files)
+	for i := range written {
+		file := &written[i]
+		at, mode := file.Path, ""
+		if file.Append && file.Permissions == "" {
+			file.Path, file.Append, file.Permissions = fmt.Sprintf("%s/append/%03d", dir, i), false, secretPermissions
+			call("boot_append", at, file.Path)
+		}
 		if isSpecial(file.Permissions) {
 			mode = file.Permissions
 		}
 		if file.Owner != "" || mode != "" {
-			calls.WriteString(strings.Join([]string{"boot_own", quoted(file.Path), quoted(file.Owner), quoted(mode)}, " ") + "\n")
+			call("boot_own", at, file.Owner, mode)
 		}
 		file.Owner = ""
 	}
 	if calls.Len() == 0 {
-		return later
+		return written
 	}
-	return append(later, SecretFile(path.Join(dir, "owners"), []byte(calls.String())))
+	return append(written, SecretFile(path.Join(dir, "files"), []byte(calls.String())))
 }
 
 // isSpecial says whether octal permissions have a bit besides those of reading, writing and running.

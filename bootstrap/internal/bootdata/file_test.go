@@ -2,6 +2,7 @@ package bootdata
 
 import (
 	"encoding/base64"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -56,22 +57,28 @@ func TestFromAPI(t *testing.T) {
 	}
 }
 
-func TestOwnersLater(t *testing.T) {
+func TestForCloudInit(t *testing.T) {
 	files := []File{
 		{Path: "/plain", Permissions: "0750"},
 		{Path: "/it's", Owner: "a:b"},
 		{Path: "/setuid", Permissions: "4755"},
 		{Path: "/both", Owner: "33:33", Permissions: "02770"},
+		{Path: "/more", Append: true, Content: []byte("x"), Rendered: true, Owner: "a"},
+		{Path: "/more-with-a-mode", Append: true, Permissions: "0600"},
 	}
-	got := OwnersLater(files, "/run/dir")
-	require.Equal(t, SecretFile("/run/dir/owners", []byte(
-		"boot_own '/it'\\''s' 'a:b' ''\nboot_own '/setuid' '' '4755'\nboot_own '/both' '33:33' '02770'\n")), got[4])
+	got := ForCloudInit(files, "/run/dir")
+	require.Equal(t, SecretFile("/run/dir/files", []byte(strings.Join([]string{
+		`boot_own '/it'\''s' 'a:b' ''`, `boot_own '/setuid' '' '4755'`, `boot_own '/both' '33:33' '02770'`,
+		`boot_append '/more' '/run/dir/append/004'`, `boot_own '/more' 'a' ''`, "",
+	}, "\n"))), got[6])
+	require.Equal(t, File{Path: "/run/dir/append/004", Content: []byte("x"), Permissions: "0600", Rendered: true}, got[4])
 	for i, file := range got[:4] {
 		require.Empty(t, file.Owner)
 		require.Equal(t, files[i].Path, file.Path)
 	}
+	require.True(t, got[5].Append)
 	require.Equal(t, "a:b", files[1].Owner, "the files stay as they were")
-	require.Len(t, OwnersLater(files[:1], "/run/dir"), 1)
+	require.Len(t, ForCloudInit(files[:1], "/run/dir"), 1)
 }
 
 func TestFromAPI_TakesOwnersThatAMachineCanUnderstand(t *testing.T) {

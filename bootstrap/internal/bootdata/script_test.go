@@ -135,7 +135,7 @@ func TestScript_NeedsNoTimeout(t *testing.T) {
 func bootstrap(t *testing.T, c *computer.Computer, m Machine) (string, error) {
 	t.Helper()
 	plan := planOf(t, m)
-	for _, file := range OwnersLater(plan.Files, "/run/dir") {
+	for _, file := range ForCloudInit(plan.Files, "/run/dir") {
 		c.Write(file.Path, string(file.Content), 0o600)
 	}
 	return c.Run(plan.Command...)

@@ -2,6 +2,7 @@ package cloudconfig
 
 import (
 	"encoding/base64"
+	"os"
 	"strings"
 	"testing"
 
@@ -58,6 +59,23 @@ func TestBoot_AirGappedWithAScriptThatFilesBring(t *testing.T) {
 	require.NoError(t, err, log)
 	require.Equal(t, "true agent\n", c.Read("/root/installed"))
 	require.True(t, c.Exists(computer.Sentinel), log)
+}
+
+// What is there keeps its mode: appending to it shows nobody its content.
+func TestBoot_AppendsWithoutChangingWhoMayRead(t *testing.T) {
+	c, m := computer.New(t), testMachine(bootdata.Worker)
+	c.Write("/etc/closed", "secret\n", 0o640)
+	m.Files = []bootdata.File{
+		{Path: "/etc/closed", Content: []byte("more of {{ v1.local_hostname }}\n"), Append: true, Rendered: true},
+		{Path: "/opt/new/file", Content: []byte("x"), Append: true},
+	}
+	log, err := c.Boot(render(t, m))
+	require.NoError(t, err, log)
+	require.Equal(t, "secret\nmore of "+computer.Hostname+"\n", c.Read("/etc/closed"))
+	require.Equal(t, "x", c.Read("/opt/new/file"))
+	info, err := os.Stat(c.Path("/etc/closed"))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o640), info.Mode().Perm())
 }
 
 // cloud-init drops a document that it can't render, and calls that a success.

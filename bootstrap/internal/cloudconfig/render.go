@@ -40,7 +40,7 @@ func newDocument(m bootdata.Machine) (document, error) {
 		return document{}, err
 	}
 	d := document{run: plan.Command}
-	for _, f := range bootdata.OwnersLater(plan.Files, runDir) {
+	for _, f := range bootdata.ForCloudInit(plan.Files, runDir) {
 		d.files = append(d.files, file{File: f})
 	}
 	return d, d.renderOnMachine(m.Config)
