@@ -1,7 +1,9 @@
 # Checks and tests.
 
 # Go modules besides the root's that have code of this project.
-NESTED_MODULES := test/k3s test/velero
+NESTED_MODULES := test/k3s test/velero test/peer
+# Build tags of their tests.
+NESTED_TAGS := conformance,e2e
 # Packages are tested two at a time: many start a kube-apiserver. The target vet has vetted them.
 GO_TEST := go test -vet=off -p 2 -timeout 30m $(GO_TEST_FLAGS)
 
@@ -21,19 +23,19 @@ test: generate-check deps test-binaries ## Run every check and test
 vet: ## Run go vet on every module
 	go vet ./...
 	go vet -tags e2e ./test/...
-	$(call each_module,go vet -tags conformance ./...)
+	$(call each_module,go vet -tags $(NESTED_TAGS) ./...)
 
 .PHONY: lint
 lint: $(GOLANGCI_LINT) ## Run golangci-lint on every module
 	$(GOLANGCI_LINT) run --allow-serial-runners --build-tags e2e ./...
-	$(call each_module,$(GOLANGCI_LINT) run --allow-serial-runners --build-tags conformance ./...)
+	$(call each_module,$(GOLANGCI_LINT) run --allow-serial-runners --build-tags $(NESTED_TAGS) ./...)
 
 # The fragment of the binaries decides at parse time what to build; from here on
 # the tests are told where it all is.
-test-unit test-e2e-shared test-e2e-measured chaos conformance bench: export KUBEBUILDER_ASSETS := $(or $(KUBEBUILDER_ASSETS),$(BIN))
+test-unit test-e2e-shared test-e2e-measured test-peer chaos conformance bench: export KUBEBUILDER_ASSETS := $(or $(KUBEBUILDER_ASSETS),$(BIN))
 
 # Dozens of kube-apiservers start in the tests, and memory is cheaper than their time.
-test-unit test-e2e-shared chaos conformance: export GOGC ?= 400
+test-unit test-e2e-shared test-peer chaos conformance: export GOGC ?= 400
 
 # How much the tests tried. What a package that passes prints, go test doesn't show; one that didn't run again, since
 # nothing changed, has left it there.
@@ -69,6 +71,14 @@ SPECS ?= 50
 .PHONY: property
 property: deps ## Boot random bootstrap data and compare each byte, and say how much it was (SPECS=50)
 	PROPERTY_SPECS=$(SPECS) go test -count=1 -v -timeout 0 -run '^TestProperty_' $(GO_TEST_FLAGS) ./bootstrap/internal/...
+
+# Empty: all of them.
+FOCUS ?=
+
+# Not a part of "test": it takes as long as all end-to-end tests, which have what matters most of it.
+.PHONY: test-peer
+test-peer: deps test-binaries ## Run Cluster API's own specs in the test world (FOCUS='QuickStart$$' for some of them)
+	cd test/peer && $(GO_TEST_E2E) -v $(GO_TEST_FLAGS) . -ginkgo.focus='$(FOCUS)'
 
 OPS ?= 20
 SEED ?= 0
