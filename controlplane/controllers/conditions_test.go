@@ -161,7 +161,8 @@ func TestCertificatesCondition_SaysWhatExpiresSoon(t *testing.T) {
 func TestTellHolds_SaysAgainOnlyWhatChanged(t *testing.T) {
 	recorder := events.NewFakeRecorder(10)
 	r := &Reconciler{Recorder: recorder}
-	s := newScope(3)
+	s := newScope(2)
+	s.controlPlane.Spec.Replicas = ptr.To[int32](3)
 	for _, step := range []struct {
 		name  string
 		holds []string
@@ -176,8 +177,9 @@ func TestTellHolds_SaysAgainOnlyWhatChanged(t *testing.T) {
 	} {
 		p := &plan{}
 		p.hold(scaleUp, step.holds...)
-		for range 2 {
-			r.tellHolds(s, p)
+		r.tellHolds(s, p)
+		for _, condition := range computeConditions(s, p) {
+			conditions.Set(s.controlPlane, condition)
 		}
 		require.Len(t, recorder.Events, len(step.want), step.name)
 		for _, want := range step.want {

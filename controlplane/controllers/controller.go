@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/client-go/tools/events"
@@ -59,9 +58,6 @@ type Reconciler struct {
 	machineDeleter capicontrollerutil.ClientWithDeleteResponse
 	supervisors    supervisors
 	verdicts       token.Verdicts
-
-	// told has the holds that were told last, by the UID of the control plane.
-	told sync.Map
 }
 
 // Reconcile brings one KThreesControlPlane closer to its spec.

@@ -93,7 +93,6 @@ func (r *Reconciler) finishDeletion(ctx context.Context, s *scope) error {
 	}
 	reportDeleting(s, controlplanev1.DeletionCompletedReason, "")
 	r.supervisors.forget(types.NamespacedName{Namespace: s.cluster.Namespace, Name: s.cluster.Name})
-	r.told.Delete(s.controlPlane.UID)
 	controllerutil.RemoveFinalizer(s.controlPlane, controlplanev1.Finalizer)
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -30,10 +31,10 @@ func (r *Reconciler) report(ctx context.Context, s *scope, p *plan) error {
 	reportVersions(s)
 	r.reportInitialized(s)
 	r.tellExpiry(s)
+	r.tellHolds(s, p)
 	for _, condition := range computeConditions(s, p) {
 		conditions.Set(s.controlPlane, condition)
 	}
-	r.tellHolds(s, p)
 	return err
 }
 
@@ -155,20 +156,18 @@ func ignoreAllNotFound(err error) error {
 	return client.IgnoreNotFound(err)
 }
 
-// tellHolds makes an event of what holds back a change, when it isn't what was told last.
+// tellHolds makes an event of what holds back a change, when the conditions don't say it yet.
 func (r *Reconciler) tellHolds(s *scope, p *plan) {
-	var holds []string
-	starting := isStarting(s)
-	for _, h := range p.waiting {
-		if h.change != removeMember && !starting {
-			holds = append(holds, fmt.Sprintf("%s waits: %s", h.change, h.message))
-		}
+	if isStarting(s) {
+		return
 	}
-	before, _ := r.told.Swap(s.controlPlane.UID, holds)
-	told, _ := before.([]string)
-	for _, hold := range holds {
-		if !slices.Contains(told, hold) {
-			r.event(s, corev1.EventTypeWarning, "ControlPlaneUnhealthy", "Wait", "%s", hold)
+	var said []string
+	for _, t := range []string{controlplanev1.RollingOutCondition, controlplanev1.ScalingUpCondition, controlplanev1.ScalingDownCondition} {
+		said = append(said, strings.Split(conditions.GetMessage(s.controlPlane, t), "\n")...)
+	}
+	for _, h := range p.waiting {
+		if h.change != removeMember && !slices.Contains(said, bullets([]string{h.message})) {
+			r.event(s, corev1.EventTypeWarning, "ControlPlaneUnhealthy", "Wait", "%s waits: %s", h.change, h.message)
 		}
 	}
 }
