@@ -30,7 +30,7 @@ const (
 // TestIdle_CostsNothing watches a settled cluster for two minutes. It is reconciled meanwhile, with nothing to do. No
 // other test runs beside it: on a computer that is too busy an operator loses its lease, and starts again.
 func TestIdle_CostsNothing(t *testing.T) {
-	c := newCluster(t, "idle", 1, 1)
+	c := newClusterAt(t, startManagement(t, 7, "idle"), "idle", version, 1, 1)
 	c.awaitSettled(1, 1)
 	c.awaitQuiet()
 
