@@ -6,13 +6,9 @@ import (
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"crypto/rsa"
 	"crypto/sha256"
 	"crypto/x509"
-	"crypto/x509/pkix"
 	"encoding/hex"
-	"encoding/pem"
-	"math/big"
 	"testing"
 	"time"
 
@@ -20,6 +16,7 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/capk3s/capk3s/pkg/k3s"
+	"github.com/capk3s/capk3s/test/testenv/authority"
 )
 
 func TestSet_ExpiresWithTheFirstCertificateOfAChain(t *testing.T) {
@@ -30,10 +27,10 @@ func TestSet_ExpiresWithTheFirstCertificateOfAChain(t *testing.T) {
 	set.pairs[Root] = root
 	require.Empty(t, set.Expiring(now.Add(year)))
 
-	long := authority(t, nil, newRSA(t), 3*year)
-	short := authority(t, nil, newRSA(t), year)
-	leaf := authority(t, short, newRSA(t), 2*year)
-	set.pairs = map[Purpose]KeyPair{ServerCA: long.pair, ClientCA: leaf.pair}
+	long := authority.New(t, nil, authority.RSA(t), now.Add(3*year))
+	short := authority.New(t, nil, authority.RSA(t), now.Add(year))
+	leaf := authority.New(t, short, authority.RSA(t), now.Add(2*year))
+	set.pairs = map[Purpose]KeyPair{ServerCA: {Cert: long.Cert, Key: long.Key}, ClientCA: {Cert: leaf.Cert, Key: leaf.Key}}
 	expiring := set.Expiring(now.Add(year + time.Hour))
 	require.Len(t, expiring, 1)
 	require.WithinDuration(t, now.Add(year), expiring[ClientCA], time.Second, "its root expires first")
@@ -57,22 +54,22 @@ func TestKubeconfigExpiry(t *testing.T) {
 // CAs of every kind that users bring are used as they are, and give the hash that K3s computes: of the file's bytes for
 // one certificate, of the root's DER for a chain.
 func TestReconcile_UsesEveryKindOfCA(t *testing.T) {
-	for name, newKey := range map[string]func(*testing.T) crypto.Signer{
-		"RSA": newRSA, "ECDSA P-256": newECDSA(elliptic.P256()), "ECDSA P-384": newECDSA(elliptic.P384()),
+	for name, newKey := range map[string]func(testing.TB) crypto.Signer{
+		"RSA": authority.RSA, "ECDSA P-256": newECDSA(elliptic.P256()), "ECDSA P-384": newECDSA(elliptic.P384()),
 	} {
 		for kind, links := range map[string]int{"one certificate": 1, "a chain of two": 2, "a chain of three": 3} {
 			t.Run(name+", "+kind, func(t *testing.T) {
 				f := newFixture(t)
-				given := map[Purpose]*testAuthority{}
+				given := map[Purpose]*authority.CA{}
 				for _, purpose := range full {
-					var ca *testAuthority
+					var ca *authority.CA
 					for range links {
-						ca = authority(t, ca, newKey(t), 10*365*24*time.Hour)
+						ca = authority.New(t, ca, newKey(t), now.Add(10*365*24*time.Hour))
 					}
 					given[purpose] = ca
-					data := map[string]string{certKey: string(ca.pair.Cert), keyKey: string(ca.pair.Key)}
+					data := map[string]string{certKey: string(ca.Cert), keyKey: string(ca.Key)}
 					if purpose == ServiceAccount {
-						data = map[string]string{keyKey: string(ca.pair.Key)}
+						data = map[string]string{keyKey: string(ca.Key)}
 					}
 					f.put(t, purpose, data, asIs)
 				}
@@ -80,10 +77,10 @@ func TestReconcile_UsesEveryKindOfCA(t *testing.T) {
 				set, err := f.reconcile()
 				require.NoError(t, err)
 				require.Len(t, f.secrets(t), len(full))
-				require.Equal(t, given[ServerCA].pair.Cert, set.ServerCABundle())
+				require.Equal(t, given[ServerCA].Cert, set.ServerCABundle())
 				hash, err := k3s.CAHash(set.ServerCABundle())
 				require.NoError(t, err)
-				require.Equal(t, given[ServerCA].hash(links), hash)
+				require.Equal(t, hashOf(given[ServerCA], links), hash)
 				require.Len(t, set.SeedFiles(), 11)
 
 				admin, err := NewClientCertificate(set.ClientCA(), "admin", []string{"system:masters"}, time.Hour, time.Now())
@@ -97,62 +94,18 @@ func TestReconcile_UsesEveryKindOfCA(t *testing.T) {
 	}
 }
 
-// testAuthority is a CA as users make them.
-type testAuthority struct {
-	certificate *x509.Certificate
-	root        *x509.Certificate
-	key         crypto.Signer
-	pair        KeyPair
-}
-
-// hash is that of K3s.
-func (a *testAuthority) hash(links int) string {
-	data := a.pair.Cert
+// hashOf is K3s' hash of a CA with so many certificates.
+func hashOf(ca *authority.CA, links int) string {
+	data := ca.Cert
 	if links > 1 {
-		data = a.root.Raw
+		data = ca.Root.Raw
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
 }
 
-func authority(t *testing.T, issuer *testAuthority, key crypto.Signer, life time.Duration) *testAuthority {
-	t.Helper()
-	serial, err := rand.Int(rand.Reader, big.NewInt(1<<62))
-	require.NoError(t, err)
-	template := &x509.Certificate{
-		SerialNumber: serial, Subject: pkix.Name{CommonName: "user-" + serial.String()},
-		NotBefore: now.Add(-time.Hour), NotAfter: now.Add(life),
-		IsCA: true, BasicConstraintsValid: true, KeyUsage: x509.KeyUsageCertSign | x509.KeyUsageDigitalSignature,
-	}
-	parent, signer := template, key
-	if issuer != nil {
-		parent, signer = issuer.certificate, issuer.key
-	}
-	der, err := x509.CreateCertificate(rand.Reader, template, parent, key.Public(), signer)
-	require.NoError(t, err)
-	private, err := x509.MarshalPKCS8PrivateKey(key)
-	require.NoError(t, err)
-	a := &testAuthority{key: key}
-	a.certificate, err = x509.ParseCertificate(der)
-	require.NoError(t, err)
-	a.root = a.certificate
-	a.pair = KeyPair{Cert: certificatePEM(der), Key: pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: private})}
-	if issuer != nil {
-		a.root = issuer.root
-		a.pair.Cert = append(a.pair.Cert, issuer.pair.Cert...)
-	}
-	return a
-}
-
-func newRSA(t *testing.T) crypto.Signer {
-	t.Helper()
-	key, err := rsa.GenerateKey(rand.Reader, 2048)
-	require.NoError(t, err)
-	return key
-}
-
-func newECDSA(curve elliptic.Curve) func(*testing.T) crypto.Signer {
-	return func(t *testing.T) crypto.Signer {
+func newECDSA(curve elliptic.Curve) func(testing.TB) crypto.Signer {
+	return func(t testing.TB) crypto.Signer {
 		t.Helper()
 		key, err := ecdsa.GenerateKey(curve, rand.Reader)
 		require.NoError(t, err)

@@ -3,8 +3,6 @@
 package peer
 
 import (
-	"context"
-	"fmt"
 	"os"
 	"testing"
 
@@ -25,16 +23,8 @@ var (
 )
 
 func TestMain(m *testing.M) {
-	here = world.Enter()
 	ctrl.SetLogger(logr.Discard())
-	var err error
-	management, err = here.StartManagement(context.Background(), world.ManagementOptions{
-		Progress: func(what string) { fmt.Println("starting", what) },
-	})
-	if err != nil {
-		fmt.Fprintln(os.Stderr, err)
-		os.Exit(1)
-	}
+	here, management = world.EnterWithManagement()
 	code := m.Run()
 	management.Stop()
 	os.Exit(code)

@@ -4,6 +4,7 @@ package peer
 
 import (
 	"context"
+	"slices"
 
 	"github.com/onsi/ginkgo/v2"
 	corev1 "k8s.io/api/core/v1"
@@ -53,20 +54,10 @@ var _ = ginkgo.Describe("ClusterDeletion", func() {
 
 // phase is the deletion of all objects of the last kinds, and of those of the first that they own, which hold it up.
 func phase(held string, owners ...string) e2e.ClusterDeletionPhase {
-	isOwner := func(kind string) bool {
-		for _, owner := range owners {
-			if kind == owner {
-				return true
-			}
-		}
-		return false
-	}
+	isOwner := func(kind string) bool { return slices.Contains(owners, kind) }
 	return e2e.ClusterDeletionPhase{
 		ObjectFilter: func(object corev1.ObjectReference, refs []metav1.OwnerReference) bool {
-			owned := len(owners) == 0
-			for _, ref := range refs {
-				owned = owned || isOwner(ref.Kind)
-			}
+			owned := len(owners) == 0 || slices.ContainsFunc(refs, func(ref metav1.OwnerReference) bool { return isOwner(ref.Kind) })
 			return object.Kind == held && owned || isOwner(object.Kind)
 		},
 		BlockingObjectFilter: func(object corev1.ObjectReference, _ []metav1.OwnerReference) bool { return object.Kind == held },

@@ -14,11 +14,16 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	clusterv1 "sigs.k8s.io/cluster-api/api/core/v1beta2"
 
+	"github.com/capk3s/capk3s/pkg/k3s"
 	"github.com/capk3s/capk3s/pkg/token"
 )
 
-// word is a piece of a secret, long enough not to be met by chance.
-type word [16]byte
+// wordLength is how much of a secret's beginning is looked for, enough not to be met by chance. Shorter secrets are
+// looked for as they are.
+const wordLength = 16
+
+// shortest is what of a short secret's base64 isn't met by chance.
+const shortest = 8
 
 // keyMark is in every private key in PEM form.
 const keyMark = "PRIVATE KEY-----"
@@ -29,8 +34,8 @@ const contextLength = 200
 // Guard knows what may not be said, and what objects said. Its methods can be called at once.
 type Guard struct {
 	mu sync.Mutex
-	// words are those of all secrets, with the names of these.
-	words map[word]string
+	// words are the beginnings of all secrets, with the names of these.
+	words map[string]string
 	// said are the texts in objects, each with the object that had it first.
 	said   map[string]string
 	tokens map[string]bool
@@ -38,7 +43,7 @@ type Guard struct {
 
 // New returns a Guard that knows private keys in general.
 func New() *Guard {
-	g := &Guard{words: map[word]string{}, said: map[string]string{}, tokens: map[string]bool{}}
+	g := &Guard{words: map[string]string{}, said: map[string]string{}, tokens: map[string]bool{}}
 	g.learn("a private key", keyMark)
 	return g
 }
@@ -53,11 +58,12 @@ func (g *Guard) Learn(secret *corev1.Secret) {
 	}
 }
 
-// LearnToken takes a token. One that is too short, which K3s would refuse, is ignored.
+// LearnToken takes a token, in its short or full form. The hash of a CA in the latter is no secret.
 func (g *Guard) LearnToken(name, value string) {
-	// The hash of a CA, which the full form begins with, is no secret.
-	value = value[strings.LastIndex(value, ":")+1:]
-	if len(value) < len(word{}) {
+	if _, _, password, err := k3s.ParseToken(value); err == nil {
+		value = password
+	}
+	if value == "" {
 		return
 	}
 	g.learn("the token of "+name, value)
@@ -70,15 +76,20 @@ func (g *Guard) LearnToken(name, value string) {
 func (g *Guard) learn(name, secret string) {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	g.words[word([]byte(secret))] = name
+	g.words[beginning(secret)] = name
 	for shift := range 3 {
-		encoded := base64.StdEncoding.EncodeToString([]byte(strings.Repeat("-", shift) + secret))
-		if shift > 0 {
+		shifted := strings.Repeat("-", shift) + secret
+		encoded := base64.StdEncoding.EncodeToString([]byte(shifted[:len(shifted)/3*3])) // the rest depends on what follows
+		if shift > 0 && encoded != "" {
 			encoded = encoded[4:] // not of the secret alone
 		}
-		g.words[word([]byte(encoded))] = name + " in base64"
+		if len(encoded) >= shortest {
+			g.words[beginning(encoded)] = name + " in base64"
+		}
 	}
 }
+
+func beginning(secret string) string { return secret[:min(len(secret), wordLength)] }
 
 // Tokens is how many tokens are known.
 func (g *Guard) Tokens() int {
@@ -97,7 +108,7 @@ func (g *Guard) Hear(name string, object map[string]any) {
 func (g *Guard) hear(name string, value any) {
 	switch value := value.(type) {
 	case string:
-		if _, known := g.said[value]; !known && len(value) >= len(word{}) {
+		if _, known := g.said[value]; !known {
 			g.said[value] = name
 		}
 	case []any:
@@ -127,7 +138,7 @@ func (g *Guard) Search(logs ...string) (Report, error) {
 	defer g.mu.Unlock()
 	report := Report{Texts: len(g.said)}
 	for text, name := range g.said {
-		if found := g.find([]byte(text)); found != "" {
+		if found := g.find(text); found != "" {
 			report.Found = append(report.Found, name+" says "+found)
 		}
 	}
@@ -142,7 +153,7 @@ func (g *Guard) Search(logs ...string) (Report, error) {
 			}
 			report.Files++
 			report.Bytes += len(text)
-			if found := g.find(text); found != "" {
+			if found := g.find(string(text)); found != "" {
 				report.Found = append(report.Found, path+" says "+found)
 			}
 			return nil
@@ -159,14 +170,19 @@ func (g *Guard) Search(logs ...string) (Report, error) {
 func (g *Guard) Find(text string) string {
 	g.mu.Lock()
 	defer g.mu.Unlock()
-	return g.find([]byte(text))
+	return g.find(text)
 }
 
-func (g *Guard) find(text []byte) string {
-	for i := 0; i+len(word{}) <= len(text); i++ {
-		if name, found := g.words[word(text[i:])]; found {
-			return fmt.Sprintf("%s after %q", name, text[max(0, i-contextLength):i])
+// find says what comes first in a text.
+func (g *Guard) find(text string) string {
+	first, what := len(text), ""
+	for word, name := range g.words {
+		if i := strings.Index(text, word); i >= 0 && i < first {
+			first, what = i, name
 		}
 	}
-	return ""
+	if what == "" {
+		return ""
+	}
+	return fmt.Sprintf("%s after %q", what, text[max(0, first-contextLength):first])
 }

@@ -14,6 +14,8 @@ import (
 
 const (
 	secretToken = "0f1e2d3c4b5a69788796a5b4c3d2e1f0"
+	shortToken  = "sw0rdfish:1"
+	hashOfCA    = "0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
 	privateKey  = "-----BEGIN EC PRIVATE KEY-----\nMHcCAQEEIA==\n-----END EC PRIVATE KEY-----\n"
 )
 
@@ -26,21 +28,26 @@ func tokenSecret(name string, data map[string][]byte) *corev1.Secret {
 
 func TestGuard_FindsWhatMayNotBeSaid(t *testing.T) {
 	g := New()
-	g.Learn(tokenSecret("c1-token", map[string][]byte{"value": []byte(secretToken), "agent-token": []byte("K10abcdef::node:an-agents-token-1")}))
+	g.Learn(tokenSecret("c1-token", map[string][]byte{"value": []byte(secretToken), "agent-token": []byte("K10" + hashOfCA + "::node:an-agents-token-1")}))
 	g.Learn(tokenSecret("c1-ca", map[string][]byte{"tls.crt": []byte("this is not a secret")}))
-	require.Equal(t, 2, g.Tokens())
+	g.LearnToken("ns/c2-token", shortToken)
+	g.LearnToken("ns/c2-token", "")
+	require.Equal(t, 3, g.Tokens())
 
 	encoded := base64.StdEncoding.EncodeToString
 	for name, tc := range map[string]struct{ text, want string }{
 		"nothing":              {"a CA is in Secret c1-ca: this is not a secret", ""},
 		"a token":              {"joining with " + secretToken, `the token of ns/c1-token after "joining with "`},
 		"its beginning":        {secretToken[:20] + "...", "the token of ns/c1-token"},
-		"its full form":        {"K10abcdef::server:" + secretToken, "the token of ns/c1-token"},
+		"its full form":        {"K10" + hashOfCA + "::server:" + secretToken, "the token of ns/c1-token"},
 		"the workers' token":   {"node:an-agents-token-1", "the token of ns/c1-token"},
-		"the hash of a CA":     {"K10abcdef::node:", ""},
+		"the hash of a CA":     {"K10" + hashOfCA + "::node:", ""},
 		"in base64":            {encoded([]byte(secretToken)), "the token of ns/c1-token in base64"},
 		"in base64, later":     {encoded([]byte("t" + secretToken)), "the token of ns/c1-token in base64"},
 		"in base64, and later": {encoded([]byte("to" + secretToken)), "the token of ns/c1-token in base64"},
+		"a short token":        {"it is " + shortToken, `the token of ns/c2-token after "it is "`},
+		"short, in base64":     {encoded([]byte("x" + shortToken + "y")), "the token of ns/c2-token in base64"},
+		"the first of two":     {"a " + shortToken + " b " + secretToken, `the token of ns/c2-token after "a "`},
 		"a key":                {privateKey, "a private key"},
 		"a key in JSON":        {`{"tls.key":"` + encoded([]byte(privateKey)) + `"}`, "a private key in base64"},
 		"the certificate":      {"-----BEGIN CERTIFICATE-----", ""},

@@ -1,9 +1,8 @@
 package validation
 
 import (
-	"io/fs"
+	"bytes"
 	"os"
-	"path/filepath"
 	"regexp"
 	"strings"
 	"testing"
@@ -19,7 +18,11 @@ func TestDocs_BadInputIsWhatTestsSee(t *testing.T) {
 	_, section, found := strings.Cut(string(doc), "## Bad input\n")
 	require.True(t, found)
 	section, _, _ = strings.Cut(section, "\n## ")
-	source, rows := testSource(t), 0
+	var source []byte
+	for _, text := range testFiles(t) {
+		source = append(source, text...)
+	}
+	rows := 0
 	for line := range strings.Lines(section) {
 		cells := strings.Split(line, " | ")
 		if len(cells) != 4 || strings.HasPrefix(line, "| what is wrong") {
@@ -29,24 +32,9 @@ func TestDocs_BadInputIsWhatTestsSee(t *testing.T) {
 		said := regexp.MustCompile("`([^`]+)`").FindAllStringSubmatch(cells[2], -1)
 		assert.NotEmpty(t, said, line)
 		for _, words := range said {
-			assert.Truef(t, strings.Contains(source, words[1]), "no test waits for %q", words[1])
+			assert.Truef(t, bytes.Contains(source, []byte(words[1])), "no test waits for %q", words[1])
 		}
 		assert.Regexp(t, "`Test|the same", cells[3], line)
 	}
 	require.Greater(t, rows, 20)
-}
-
-// testSource is the text of all tests of the project.
-func testSource(t *testing.T) string {
-	t.Helper()
-	source := strings.Builder{}
-	require.NoError(t, filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
-		if err != nil || !strings.HasSuffix(path, "_test.go") {
-			return err
-		}
-		text, err := os.ReadFile(path)
-		source.Write(text)
-		return err
-	}))
-	return source.String()
 }

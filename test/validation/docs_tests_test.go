@@ -103,18 +103,27 @@ func isFolder(name string) bool {
 func foldersOfTests(t *testing.T) map[string][]string {
 	t.Helper()
 	folders := map[string][]string{}
-	require.NoError(t, filepath.WalkDir("../..", func(path string, _ fs.DirEntry, err error) error {
+	for path, text := range testFiles(t) {
+		for _, match := range testFunc.FindAllSubmatch(text, -1) {
+			folders[string(match[1])] = append(folders[string(match[1])], filepath.Dir(path))
+		}
+	}
+	return folders
+}
+
+// testFiles are all files with tests, by their paths from the top of the repository.
+func testFiles(t *testing.T) map[string][]byte {
+	t.Helper()
+	files := map[string][]byte{}
+	root := os.DirFS("../..")
+	require.NoError(t, fs.WalkDir(root, ".", func(path string, _ fs.DirEntry, err error) error {
 		if err != nil || !strings.HasSuffix(path, "_test.go") {
 			return err
 		}
-		text, err := os.ReadFile(path)
-		for _, match := range testFunc.FindAllSubmatch(text, -1) {
-			folder, _ := filepath.Rel("../..", filepath.Dir(path))
-			folders[string(match[1])] = append(folders[string(match[1])], folder)
-		}
+		files[path], err = fs.ReadFile(root, path)
 		return err
 	}))
-	return folders
+	return files
 }
 
 func readLines(t *testing.T, path string) []string {

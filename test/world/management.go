@@ -81,6 +81,20 @@ type Management struct {
 // apiURL of the management cluster.
 func (m *Management) apiURL() string { return "https://" + net.JoinHostPort(m.options.Address, "6443") }
 
+// EnterWithManagement is Enter for the TestMain of tests that share a management
+// cluster. It starts one, says what it starts, and exits where that fails.
+func EnterWithManagement() (*World, *Management) {
+	w := Enter()
+	m, err := w.StartManagement(context.Background(), ManagementOptions{
+		Progress: func(what string) { fmt.Println("starting", what) },
+	})
+	if err != nil {
+		fmt.Fprintln(os.Stderr, err)
+		os.Exit(1)
+	}
+	return w, m
+}
+
 // StartManagement starts a management cluster in the world and returns when all
 // of it is ready. What was started ends with the world, or by Stop.
 func (w *World) StartManagement(ctx context.Context, options ManagementOptions) (*Management, error) {
