@@ -32,14 +32,14 @@ lint: $(GOLANGCI_LINT) ## Run golangci-lint on every module
 
 # The fragment of the binaries decides at parse time what to build; from here on
 # the tests are told where it all is.
-test-unit test-e2e-shared test-e2e-measured test-peer chaos conformance bench: export KUBEBUILDER_ASSETS := $(or $(KUBEBUILDER_ASSETS),$(BIN))
+test-unit test-e2e test-peer chaos conformance bench: export KUBEBUILDER_ASSETS := $(or $(KUBEBUILDER_ASSETS),$(BIN))
 
 # Dozens of kube-apiservers start in the tests, and memory is cheaper than their time.
-test-unit test-e2e-shared test-peer chaos conformance: export GOGC ?= 400
+test-unit test-e2e test-peer chaos conformance: export GOGC ?= 400
 
 # How much the tests tried. What a package that passes prints, go test doesn't show; one that didn't run again, since
 # nothing changed, has left it there.
-test-unit test-e2e-shared test-e2e-measured: export CAPK3S_TOTALS = $(CAPK3S_CACHE)/totals/$@
+test-unit test-e2e: export CAPK3S_TOTALS = $(CAPK3S_CACHE)/totals/$@
 show_totals = @cat $(CAPK3S_CACHE)/totals/$@/* || true
 
 .PHONY: test-unit
@@ -48,22 +48,11 @@ test-unit: deps test-binaries ## Run the tests of all packages, those against a 
 	$(call each_module,$(GO_TEST) ./...)
 	$(show_totals)
 
+GO_TEST_E2E := go test -vet=off -tags e2e -count=1
+
 .PHONY: test-e2e
-test-e2e: test-e2e-shared test-e2e-measured ## Run the end-to-end tests in the test world
-
-# Measurements ask for a world that does nothing else; one of them is idle itself.
-MEASUREMENTS := ^Test(Idle|HangingCluster)_
-GO_TEST_E2E := go test -vet=off -tags e2e -count=1 -timeout 45m
-
-# Without the chaos run, in which a Node that stands in for an orphan was seen to stay.
-.PHONY: test-e2e-shared
-test-e2e-shared: deps test-binaries
-	$(GO_TEST_E2E) -skip '$(MEASUREMENTS)|^TestChaos_' -parallel 3 $(GO_TEST_FLAGS) ./test/e2e/... -unused-permissions
-	$(show_totals)
-
-.PHONY: test-e2e-measured
-test-e2e-measured: deps test-binaries
-	$(GO_TEST_E2E) -run '$(MEASUREMENTS)' $(GO_TEST_FLAGS) ./test/e2e/...
+test-e2e: deps test-binaries ## Run the end-to-end tests in the test world
+	$(GO_TEST_E2E) -timeout 60m -parallel 3 $(GO_TEST_FLAGS) ./test/e2e/... -unused-permissions
 	$(show_totals)
 
 SPECS ?= 50
@@ -78,7 +67,7 @@ FOCUS ?=
 # Not a part of "test": it takes as long as all end-to-end tests, which have what matters most of it.
 .PHONY: test-peer
 test-peer: deps test-binaries ## Run Cluster API's own specs in the test world (FOCUS='QuickStart$$' for some of them)
-	cd test/peer && $(GO_TEST_E2E) -v $(GO_TEST_FLAGS) . -ginkgo.focus='$(FOCUS)'
+	cd test/peer && $(GO_TEST_E2E) -timeout 0 -v $(GO_TEST_FLAGS) . -ginkgo.focus='$(FOCUS)'
 
 OPS ?= 20
 SEED ?= 0

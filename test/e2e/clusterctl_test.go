@@ -5,6 +5,8 @@ package e2e
 import (
 	"context"
 	"fmt"
+	"maps"
+	"slices"
 	"strings"
 	"testing"
 
@@ -23,8 +25,8 @@ func TestClusterctl_ManagesTheOperatorUnderALivingCluster(t *testing.T) {
 	t.Parallel()
 	ctx := context.Background()
 	at := startManagement(t, 3, "clusterctl")
-	c := newClusterAt(t, at, "clusterctl", version, 1, 0)
-	c.awaitSettled(1, 0)
+	c := newClusterAt(t, at, "clusterctl", version, 1, 1)
+	c.awaitSettled(1, 1)
 	token, servers := c.tokenSecret().Data["value"], c.serverNames()
 	clusterctl := func(args ...string) string {
 		out, err := at.Clusterctl(ctx, args...)
@@ -59,12 +61,25 @@ func TestClusterctl_ManagesTheOperatorUnderALivingCluster(t *testing.T) {
 		assert.Contains(t, out, "KThreesControlPlane "+c.namespace+"/"+c.name)
 		assert.Regexp(t, "TokenAvailable +True", out)
 	})
+	step("restarts of the workers while the control plane scales leave the token alone", func(*testing.T) {
+		for _, want := range []struct{ servers, workers int32 }{{3, 2}, {1, 1}} {
+			old := slices.Collect(maps.Keys(c.workers()))
+			c.scale(want.servers, want.workers)
+			clusterctl("alpha", "rollout", "restart", "machinedeployment/"+c.name, "--namespace", c.namespace)
+			c.awaitReplaced(old)
+			c.requireCustody(token)
+			c.awaitSettled(int(want.servers), int(want.workers))
+			c.requireCustody(token)
+		}
+		c.requireQuorumAllAlong()
+		servers = c.serverNames()
+	})
 	step("upgrade replaces no machine, and new ones join", func(t *testing.T) {
 		require.Equal(t, 2, strings.Count(clusterctl("upgrade", "plan"), world.NextOperatorVersion), "both providers can be upgraded")
 		clusterctl("upgrade", "apply", "--contract=v1beta2")
 		requireImage(t, at, world.NextOperatorVersion)
 		require.NoError(t, at.StartOperator(ctx))
-		grow(1)
+		grow(2)
 	})
 	step("delete and init again lose nothing", func(t *testing.T) {
 		for _, pod := range at.Operator() {
@@ -75,7 +90,24 @@ func TestClusterctl_ManagesTheOperatorUnderALivingCluster(t *testing.T) {
 		clusterctl("init", "--bootstrap=k3s:"+world.OperatorVersion, "--control-plane=k3s:"+world.OperatorVersion)
 		requireImage(t, at, world.OperatorVersion)
 		require.NoError(t, at.StartOperator(ctx))
-		grow(2)
+		grow(3)
+	})
+}
+
+// awaitReplaced waits until there are workers, and none of the old ones.
+func (c *cluster) awaitReplaced(old []string) {
+	c.t.Helper()
+	c.eventually("new workers", func(context.Context) error {
+		now := c.workers()
+		for _, name := range old {
+			if now[name] != "" {
+				return fmt.Errorf("worker %s is still there", name)
+			}
+		}
+		if len(now) == 0 {
+			return fmt.Errorf("there is none")
+		}
+		return nil
 	})
 }
 

@@ -17,7 +17,7 @@ import (
 	"github.com/capk3s/capk3s/test/world"
 )
 
-// unusedPermissions is for the run that all tests but measurements take part in.
+// unusedPermissions is for the run that all tests take part in.
 var unusedPermissions = flag.Bool("unused-permissions", false, "fail if the operator has a permission that no test came to use")
 
 // rarePermissions are those of each Deployment that no end-to-end test is certain to use, with what does.
