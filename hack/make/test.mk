@@ -48,11 +48,16 @@ test-unit: deps test-binaries ## Run the tests of all packages, those against a 
 	$(call each_module,$(GO_TEST) ./...)
 	$(show_totals)
 
-GO_TEST_E2E := go test -vet=off -tags e2e -count=1
+GO_TEST_E2E := go test -vet=off -tags e2e
+
+# Of what the tests run or apply, which go test doesn't see. A run that passed isn't repeated while that, and the tests,
+# are the same; GO_TEST_FLAGS=-count=1 repeats it.
+E2E_INPUTS = $(BIN) $(KUBEBUILDER_ASSETS) $(CAPK3S_CACHE)/manifests config test/sandbox/config metadata.yaml
+E2E_CHECKSUM = $$(find $(E2E_INPUTS) -type f | sort -u | xargs sha256sum | sha256sum)
 
 .PHONY: test-e2e
 test-e2e: deps test-binaries ## Run the end-to-end tests in the test world
-	$(GO_TEST_E2E) -timeout 60m -parallel 3 $(GO_TEST_FLAGS) ./test/e2e/... -unused-permissions
+	E2E_CHECKSUM="$(E2E_CHECKSUM)" $(GO_TEST_E2E) -timeout 60m -parallel 3 $(GO_TEST_FLAGS) ./test/e2e/...
 	$(show_totals)
 
 SPECS ?= 50
@@ -67,22 +72,25 @@ FOCUS ?=
 # Not a part of "test": it takes as long as all end-to-end tests, which have what matters most of it.
 .PHONY: test-peer
 test-peer: deps test-binaries ## Run Cluster API's own specs in the test world (FOCUS='QuickStart$$' for some of them)
-	cd test/peer && $(GO_TEST_E2E) -timeout 0 -v $(GO_TEST_FLAGS) . -ginkgo.focus='$(FOCUS)'
+	cd test/peer && $(GO_TEST_E2E) -count=1 -timeout 0 -v $(GO_TEST_FLAGS) . -ginkgo.focus='$(FOCUS)'
 
 OPS ?= 20
 SEED ?= 0
 
 .PHONY: chaos
 chaos: deps test-binaries ## Have random operations befall a cluster (OPS=20 SEED=0, which is a random one)
-	$(GO_TEST_E2E) -timeout 0 -v -run '^TestChaos_' $(GO_TEST_FLAGS) ./test/e2e/... -chaos.operations $(OPS) -chaos.seed $(SEED)
+	$(GO_TEST_E2E) -count=1 -timeout 0 -v -run '^TestChaos_' $(GO_TEST_FLAGS) ./test/e2e/... -chaos.operations $(OPS) -chaos.seed $(SEED)
 
 # Empty: the emulator.
 K3S_BINARY ?=
 override K3S_BINARY := $(abspath $(K3S_BINARY))
 
+# As E2E_CHECKSUM.
+K3S_CHECKSUM = $$(cat $(or $(K3S_BINARY),$(BIN)/k3s-emulator $(KUBEBUILDER_ASSETS)/kube-apiserver) | sha256sum)
+
 .PHONY: conformance
 conformance: deps test-binaries ## Compare the K3s emulator, or K3S_BINARY=/path/to/k3s, with what K3s does
-	cd test/k3s && $(NESTED_CGO) K3S_BINARY=$(K3S_BINARY) go test -tags conformance -count=1 -timeout 30m $(GO_TEST_FLAGS) ./conformance/...
+	cd test/k3s && $(NESTED_CGO) K3S_BINARY=$(K3S_BINARY) K3S_CHECKSUM="$(K3S_CHECKSUM)" go test -tags conformance -parallel 3 -timeout 30m $(GO_TEST_FLAGS) ./conformance/...
 
 .PHONY: bench
 bench: deps test-binaries ## Print sizes of bootstrap data, requests of an idle cluster, memory and delays

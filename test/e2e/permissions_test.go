@@ -17,9 +17,6 @@ import (
 	"github.com/capk3s/capk3s/test/world"
 )
 
-// unusedPermissions is for the run that all tests take part in.
-var unusedPermissions = flag.Bool("unused-permissions", false, "fail if the operator has a permission that no test came to use")
-
 // rarePermissions are those of each Deployment that no end-to-end test is certain to use, with what does.
 var rarePermissions = map[string]map[permission]string{
 	"capi-k3s-bootstrap-controller-manager": {
@@ -67,7 +64,7 @@ func checkPermissions(ctx context.Context, passed bool) ([]string, error) {
 		all = append(all, other...)
 	}
 	// A run of chosen tests says nothing of what isn't used.
-	judgeUnused := *unusedPermissions && passed && flag.Lookup("test.run").Value.String() == ""
+	judgeUnused := passed && flag.Lookup("test.run").Value.String() == "" && flag.Lookup("test.skip").Value.String() == ""
 	var problems []string
 	for _, pod := range management.Operator() {
 		_, refused := usedBy(pod.User, log)

@@ -21,6 +21,7 @@ const noOtherToken = fatal + "bootstrap data already found and encrypted with di
 // TestDatastore is what the sources say of servers with a datastore outside of
 // them, here an etcd; it was not measured.
 func TestDatastore(t *testing.T) {
+	besideOthers(t)
 	d1, d2, d3 := newMachine(t, "d", 41), newMachine(t, "d", 42), newMachine(t, "d", 43)
 	endpoint := startEtcd(t)
 	d1.configure(t, settings{"datastore-endpoint": endpoint, "token": password})
@@ -49,6 +50,7 @@ func TestDatastore(t *testing.T) {
 
 // TestDatastore_Kine is the same with a database, which is reached through kine.
 func TestDatastore_Kine(t *testing.T) {
+	besideOthers(t)
 	d4 := newMachine(t, "d", 44)
 	start := func(token string) *process {
 		d4.configure(t, settings{"datastore-endpoint": "sqlite:///var/lib/outside.db?_journal=WAL&_busy_timeout=30000&_txlock=immediate", "token": token})

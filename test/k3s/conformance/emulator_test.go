@@ -33,6 +33,7 @@ func onlyEmulator(t *testing.T) {
 
 // TestEmulatorNodes runs one server with a Node, and agents.
 func TestEmulatorNodes(t *testing.T) {
+	besideOthers(t)
 	onlyEmulator(t)
 	s1, w1, w2 := newMachine(t, "e", 21), newMachine(t, "e", 22), newMachine(t, "e", 23)
 	server := settings{"cluster-init": true, "token": password, "agent-token": agentToken, "disable-cloud-controller": true}

@@ -36,7 +36,8 @@ var (
 
 // TestEndpoints is section 2 of the measurements, on one fresh server.
 func TestEndpoints(t *testing.T) {
-	s1 := newMachine(t, "s", 1)
+	besideOthers(t)
+	s1 := newMachine(t, "p", 31)
 	s1.configure(t, settings{"cluster-init": true, "token": password, "tls-san": []string{"lb.test"}})
 	p := s1.start(t, "server")
 	t.Run("start", func(t *testing.T) { startSequence(t, s1) })

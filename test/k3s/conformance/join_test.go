@@ -24,6 +24,7 @@ const checked = fatal + "failed to check if bootstrap data has been initialized:
 // TestCluster is sections 3, 4 and 5 of the measurements on one cluster, in the
 // order in which it grows, and shrinks to nothing.
 func TestCluster(t *testing.T) {
+	besideOthers(t)
 	s1, s2, s3 := newMachine(t, "s", 1), newMachine(t, "s", 2), newMachine(t, "s", 3)
 	s1.configure(t, settings{"cluster-init": true, "token": password})
 	p1 := s1.start(t, "server")

@@ -22,6 +22,7 @@ const otherToken = fatal + "failed to reconcile with local datastore: bootstrap 
 // TestTokens is what sections 3 and 5 say of seeded CAs and of tokens that
 // change, on one cluster.
 func TestTokens(t *testing.T) {
+	besideOthers(t)
 	s1, s2, s3 := newMachine(t, "t", 11), newMachine(t, "t", 12), newMachine(t, "t", 13)
 	seed := newSeed(t)
 	seed.write(t, s1)

@@ -66,6 +66,15 @@ func cacheDir() string {
 	return filepath.Join(base, "capk3s")
 }
 
+// besideOthers lets a test run beside others. Each has machines with numbers of its own.
+func besideOthers(t *testing.T) {
+	t.Helper()
+	// go test takes the result of an earlier run while what a test asks the environment for is the same. It doesn't
+	// see programs that are run.
+	_ = os.Getenv("K3S_CHECKSUM")
+	t.Parallel()
+}
+
 // enterWorld runs this test binary again inside new namespaces, and returns its
 // exit code. The kernel ends everything in there with it.
 func enterWorld() int {
