@@ -50,7 +50,7 @@ func planScaleDown(s *scope, p *plan, outdated collections.Machines) {
 }
 
 // machineToDelete picks, in this order, a Machine that a human marked, an outdated one, one in the failure domain
-// with the most Machines; among equals one without a healthy etcd member, then the oldest.
+// with the most Machines; among equals one without a healthy etcd member, one that isn't K3s' remover, then the oldest.
 func (s *scope) machineToDelete(outdated collections.Machines) *clusterv1.Machine {
 	eligible := s.active()
 	if marked := eligible.Filter(collections.HasAnnotationKey(clusterv1.DeleteMachineAnnotation)); len(marked) > 0 {
@@ -64,9 +64,12 @@ func (s *scope) machineToDelete(outdated collections.Machines) *clusterv1.Machin
 		}
 	}
 	candidates := eligible.SortedByCreationTimestamp()
-	sort.SliceStable(candidates, func(i, j int) bool {
-		return !s.isHealthyVoter(candidates[i]) && s.isHealthyVoter(candidates[j])
-	})
+	for _, first := range []func(*clusterv1.Machine) bool{
+		func(m *clusterv1.Machine) bool { return !s.workload.removesMembers(m) },
+		func(m *clusterv1.Machine) bool { return !s.isHealthyVoter(m) },
+	} {
+		sort.SliceStable(candidates, func(i, j int) bool { return first(candidates[i]) && !first(candidates[j]) })
+	}
 	return candidates[0]
 }
 

@@ -89,6 +89,15 @@ func TestDecide_RemovesAServerOnlyWhenEtcdKeepsItsQuorum(t *testing.T) {
 			s.cluster.Status.FailureDomains = []clusterv1.FailureDomain{{Name: "a", ControlPlane: ptr.To(true)}, {Name: "b", ControlPlane: ptr.To(true)}}
 			s.machines["m0"].Spec.FailureDomain, s.machines["m1"].Spec.FailureDomain, s.machines["m2"].Spec.FailureDomain = "a", "b", "b"
 		}, delete: "m1"},
+		{name: "the one that removes the others last", change: func(s *scope) { s.workload.remover = "M0" }, delete: "m1"},
+		{name: "the one that removes the others before a healthy one when it is sick", change: func(s *scope) {
+			s.workload.remover = "m1"
+			setNode(s, "m1", k3s.EtcdIsVoterCondition, corev1.ConditionFalse)
+		}, delete: "m1"},
+		{name: "the one that removes the others when a human marked it", change: func(s *scope) {
+			s.workload.remover = "m1"
+			s.machines["m1"].Annotations[clusterv1.DeleteMachineAnnotation] = ""
+		}, delete: "m1"},
 		{name: "two of three are sick", change: func(s *scope) {
 			setNode(s, "m1", k3s.EtcdIsVoterCondition, corev1.ConditionFalse)
 			setNode(s, "m2", k3s.EtcdIsVoterCondition, corev1.ConditionFalse)

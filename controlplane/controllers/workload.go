@@ -33,6 +33,9 @@ type workload struct {
 	// members are etcd's members; membersErr says why they could not be listed.
 	members    []k3s.Member
 	membersErr error
+
+	// remover is the host whose K3s removes members from etcd; empty when that isn't known.
+	remover string
 }
 
 // errNoServerYet says that there is nothing to ask.
@@ -61,6 +64,7 @@ func (r *Reconciler) readWorkload(ctx context.Context, s *scope) {
 	if s.embeddedEtcd() {
 		w.members, w.membersErr = supervisor.Members(ctx)
 		r.readRemovedNodes(ctx, s)
+		r.readRemover(ctx, s)
 	}
 }
 

@@ -26,6 +26,9 @@ const (
 	// EtcdRemovedNodeNameAnnotation on a Node holds the name of the member that K3s removed.
 	EtcdRemovedNodeNameAnnotation = "etcd.k3s.cattle.io/removed-node-name"
 
+	// EtcdLease is the Lease in kube-system that the server holds which removes etcd members for all of them.
+	EtcdLease = "k3s-etcd"
+
 	// EtcdIsVoterCondition is the Node condition that the etcd leader's K3s keeps for each member.
 	EtcdIsVoterCondition corev1.NodeConditionType = "EtcdIsVoter"
 )
